@@ -1,0 +1,210 @@
+//! Buffers: block-aligned pieces of one arena, dealt out in powers of two and given back when dropped.
+//!
+//! Invariant 3, cited by the unsafe code: **one owner.** The pool deals every byte of the arena to at most one live
+//! [`Buffer`], and the arena lives as long as any buffer of it.
+
+use memmap2::{Advice, MmapMut, MmapOptions};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// The block: what direct I/O is aligned to, in bytes. The disk refuses a device that needs more.
+pub const BLOCK: usize = 4096;
+
+/// The arena and what is free of it. Clones share it.
+#[derive(Clone)]
+pub struct Pool(Rc<Inner>);
+
+struct Inner {
+    start: NonNull<u8>,
+    length: usize,
+    largest: usize,
+    free: RefCell<Free>,
+    /// Kept so that the memory outlives every buffer; never touched through this field.
+    _map: MmapMut,
+}
+
+/// Free pieces by size class: `pieces[k]` holds the starts of free pieces of `BLOCK << k` bytes.
+struct Free {
+    pieces: Vec<BTreeSet<usize>>,
+    bytes: usize,
+}
+
+impl Pool {
+    /// Maps an arena of `length` bytes (rounded down to a power of two of blocks), with huge pages where they are to be
+    /// had, and kept out of forked children.
+    ///
+    /// # Errors
+    /// What `mmap` answered.
+    pub fn new(length: usize) -> std::io::Result<Pool> {
+        let blocks = (length / BLOCK).max(1);
+        let class = blocks.ilog2() as usize;
+        let length = BLOCK << class;
+        let mut map = MmapOptions::new().len(length).map_anon()?;
+        // Advice only: an arena on small pages, or copied into a child that never touches it, works as well.
+        let _ = map.advise(Advice::HugePage);
+        let _ = map.advise(Advice::DontFork);
+        let start = NonNull::new(map.as_mut_ptr()).expect("a mapping is never at address 0");
+        let mut pieces = vec![BTreeSet::new(); class + 1];
+        pieces[class].insert(0);
+        let free = RefCell::new(Free { pieces, bytes: length });
+        Ok(Pool(Rc::new(Inner { start, length, largest: length, free, _map: map })))
+    }
+
+    /// Deals a buffer of `length` bytes (not zeroed), or `None` while too much is in use.
+    #[must_use]
+    pub fn take(&self, length: usize) -> Option<Buffer> {
+        let class = class_of(length);
+        let mut free = self.0.free.borrow_mut();
+        let from = (class..free.pieces.len()).find(|&class| !free.pieces[class].is_empty())?;
+        let start = free.pieces[from].pop_first()?;
+        for split in (class..from).rev() {
+            free.pieces[split].insert(start + (BLOCK << split));
+        }
+        free.bytes -= BLOCK << class;
+        Some(Buffer { pool: self.clone(), start, class, length })
+    }
+
+    /// The largest buffer that could be dealt were nothing in use.
+    #[must_use]
+    pub fn largest(&self) -> usize {
+        self.0.largest
+    }
+
+    /// Bytes not dealt out.
+    #[must_use]
+    pub fn free_bytes(&self) -> usize {
+        self.0.free.borrow().bytes
+    }
+
+    /// Start and length of the arena, for registering it with a ring.
+    #[must_use]
+    pub fn arena(&self) -> (NonNull<u8>, usize) {
+        (self.0.start, self.0.length)
+    }
+
+    fn give_back(&self, mut start: usize, mut class: usize) {
+        let mut free = self.0.free.borrow_mut();
+        free.bytes += BLOCK << class;
+        while class + 1 < free.pieces.len() {
+            let buddy = start ^ (BLOCK << class);
+            if !free.pieces[class].remove(&buddy) {
+                break;
+            }
+            start = start.min(buddy);
+            class += 1;
+        }
+        free.pieces[class].insert(start);
+    }
+}
+
+/// The smallest class whose pieces hold `length` bytes.
+fn class_of(length: usize) -> usize {
+    length.div_ceil(BLOCK).max(1).next_power_of_two().ilog2() as usize
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({} of {} bytes free)", self.free_bytes(), self.0.length)
+    }
+}
+
+/// A block-aligned piece of the arena. Its bytes are whatever its last owner left: fill it, or zero it.
+pub struct Buffer {
+    pool: Pool,
+    start: usize,
+    class: usize,
+    length: usize,
+}
+
+impl Buffer {
+    /// Changes its length, within what its piece holds.
+    ///
+    /// # Panics
+    /// When `length` is more than [`Buffer::capacity`].
+    pub fn set_length(&mut self, length: usize) {
+        assert!(length <= self.capacity(), "a buffer of {} bytes cannot hold {length}", self.capacity());
+        self.length = length;
+    }
+
+    /// The bytes that its piece holds.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        BLOCK << self.class
+    }
+
+    fn pointer(&self) -> NonNull<u8> {
+        // SAFETY: `start` lies inside the arena, by invariant 3.
+        unsafe { self.pool.0.start.add(self.start) }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: invariant 3: this buffer alone owns `length` initialised bytes (an anonymous map is born zeroed) from here.
+        // The kernel writes to them only while an operation owns the buffer (invariant 1), when no reference can exist.
+        unsafe { std::slice::from_raw_parts(self.pointer().as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `&mut self` makes the reference the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer().as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.pool.give_back(self.start, self.class);
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes at {})", self.length, self.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_given_back_can_be_dealt_again_as_one_piece() {
+        let pool = Pool::new(64 * BLOCK).expect("a small map");
+        let buffers: Vec<_> = (0..64).map(|_| pool.take(BLOCK).expect("room")).collect();
+        assert!(pool.take(1).is_none());
+        drop(buffers);
+        assert_eq!(pool.take(64 * BLOCK).expect("all of it").len(), 64 * BLOCK);
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_buffers_share_a_byte(sizes in proptest::collection::vec((1usize..40_000, any::<bool>()), 1..60)) {
+            let pool = Pool::new(64 * BLOCK).expect("a small map");
+            let mut held: Vec<(u8, Buffer)> = Vec::new();
+            for (mark, (size, drop_one)) in sizes.into_iter().enumerate() {
+                if drop_one && !held.is_empty() {
+                    held.swap_remove(mark % held.len());
+                }
+                if let Some(mut buffer) = pool.take(size) {
+                    buffer.fill(mark as u8);
+                    held.push((mark as u8, buffer));
+                }
+            }
+            for (mark, buffer) in &held {
+                prop_assert!(buffer.iter().all(|byte| byte == mark));
+                prop_assert_eq!(buffer.as_ptr() as usize % BLOCK, 0);
+            }
+            held.clear();
+            prop_assert_eq!(pool.free_bytes(), 64 * BLOCK);
+        }
+    }
+}

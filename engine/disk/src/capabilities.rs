@@ -1,0 +1,88 @@
+//! The capability report: what this host, file system, drive and ring were found to allow, and why not more.
+
+use serde::Serialize;
+
+/// What a disk found out when it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Capabilities {
+    /// Which disk serves: `uring` or `sim`.
+    pub backend: String,
+    /// Kernel release, as `uname -r` prints it.
+    pub kernel: String,
+    /// The ring.
+    pub ring: Ring,
+    /// The file system that holds the root.
+    pub filesystem: Filesystem,
+    /// The drive below it.
+    pub drive: Drive,
+    /// Direct I/O.
+    pub direct: Direct,
+    /// Which fallocate modes work: `allocate`, `keep_size`, `zero_range`, `punch_hole`, `write_zeroes`.
+    pub fallocate: Vec<String>,
+    /// Locked-memory limit in bytes (soft); absent when unlimited or when the process may pass it.
+    pub memlock_bytes: Option<u64>,
+    /// What an operator should know, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// What the ring was given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Ring {
+    /// Setup flags obtained, by name.
+    pub flags: Vec<String>,
+    /// Submission entries.
+    pub entries: u32,
+    /// Bytes of the arena.
+    pub arena_bytes: u64,
+    /// Whether the arena is registered.
+    pub buffers_registered: bool,
+    /// Whether files are registered.
+    pub files_registered: bool,
+    /// Whether the ring refuses opcodes that the store does not use.
+    pub restricted: bool,
+    /// Why something above was not obtained, a sentence each.
+    pub reasons: Vec<String>,
+}
+
+/// The file system.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Filesystem {
+    /// Its type: `ext4`, `xfs`, `btrfs`, `tmpfs` and so on.
+    pub kind: String,
+    /// Mount options, as the kernel lists them.
+    pub options: Vec<String>,
+    /// Mounted with `discard`.
+    pub discard: bool,
+    /// ext4 `fast_commit` is on; absent when not known.
+    pub fast_commit: Option<bool>,
+    /// ext4 journal mode: `ordered`, `writeback`, `journal`; absent elsewhere.
+    pub journal_mode: Option<String>,
+    /// Files can share extents; absent when not known.
+    pub reflink: Option<bool>,
+}
+
+/// The drive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Drive {
+    /// Device name, as `vda` or `nvme0n1`; absent when there is none.
+    pub name: Option<String>,
+    /// `write back` or `write through`.
+    pub write_cache: Option<String>,
+    /// The drive takes forced unit access writes.
+    pub fua: Option<bool>,
+    /// Logical block size in bytes.
+    pub logical_block: Option<u32>,
+}
+
+/// Direct I/O, as probed by a real write and read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Direct {
+    /// Files are opened for direct I/O.
+    pub effective: bool,
+    /// Alignment of positions and lengths, in bytes: at least 4096.
+    pub alignment: u32,
+    /// What statx reported for the alignment of positions, in bytes.
+    pub reported: Option<u32>,
+    /// Why it is as it is.
+    pub reason: String,
+}

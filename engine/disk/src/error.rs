@@ -1,0 +1,104 @@
+//! What a disk answers when an operation fails: the verb, the file and the errno, kept to the end.
+
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// What was being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// A write, durable or not.
+    Write,
+    /// A read.
+    Read,
+    /// A sync of one file.
+    Sync,
+    /// A sync of a directory.
+    SyncDirectory,
+    /// A preallocation.
+    Allocate,
+    /// A change of a file's length.
+    Truncate,
+    /// Opening a file.
+    Open,
+    /// Opening a directory.
+    OpenDirectory,
+    /// Making a directory.
+    CreateDirectory,
+    /// Listing a directory.
+    List,
+    /// A rename.
+    Rename,
+    /// Removing a file's name.
+    Unlink,
+    /// Removing a directory.
+    RemoveDirectory,
+    /// A wait.
+    Sleep,
+    /// Turning the ring itself.
+    Turn,
+    /// Setting the disk up.
+    Setup,
+    /// Taking the store's lock.
+    Lock,
+}
+
+impl Verb {
+    fn doing(self) -> &'static str {
+        match self {
+            Verb::Write => "writing",
+            Verb::Read => "reading",
+            Verb::Sync => "syncing",
+            Verb::SyncDirectory => "syncing directory",
+            Verb::Allocate => "preallocating",
+            Verb::Truncate => "changing the length of",
+            Verb::Open => "opening",
+            Verb::OpenDirectory => "opening directory",
+            Verb::CreateDirectory => "making directory",
+            Verb::List => "listing",
+            Verb::Rename => "renaming",
+            Verb::Unlink => "unlinking",
+            Verb::RemoveDirectory => "removing directory",
+            Verb::Sleep => "waiting in",
+            Verb::Turn => "turning the ring of",
+            Verb::Setup => "setting up",
+            Verb::Lock => "locking",
+        }
+    }
+}
+
+/// A failed disk operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} {path}: {errno} (errno {})", verb.doing(), errno.raw_os_error())]
+pub struct DiskError {
+    /// What was being done.
+    pub verb: Verb,
+    /// The file or directory, relative to the store's root.
+    pub path: Arc<str>,
+    /// What the kernel answered.
+    pub errno: Errno,
+}
+
+impl DiskError {
+    /// Builds an error.
+    pub fn new(verb: Verb, path: impl Into<Arc<str>>, errno: Errno) -> DiskError {
+        DiskError { verb, path: path.into(), errno }
+    }
+
+    /// True when the file system has no room (or no quota) left.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.errno == Errno::NOSPC || self.errno == Errno::DQUOT
+    }
+
+    /// True when what was named does not exist.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        self.errno == Errno::NOENT
+    }
+
+    /// True when the kernel only asks to be called again.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        self.errno == Errno::INTR || self.errno == Errno::AGAIN
+    }
+}

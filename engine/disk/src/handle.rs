@@ -1,0 +1,117 @@
+//! Handles: an open file, an open directory. Cheap to clone; the last clone to go gives the number back to its disk.
+//!
+//! An operation in flight holds a clone, so nothing is closed before its last completion has been seen.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Numbers whose last handle is gone, for the disk to close at its next turn.
+#[derive(Clone, Debug, Default)]
+pub struct Released(Rc<RefCell<Vec<u32>>>);
+
+impl Released {
+    /// Takes one number to close.
+    #[must_use]
+    pub fn take(&self) -> Option<u32> {
+        self.0.borrow_mut().pop()
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    number: u32,
+    path: Arc<str>,
+    released: Released,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.released.0.borrow_mut().push(self.number);
+    }
+}
+
+/// An open regular file.
+#[derive(Clone)]
+pub struct File {
+    held: Rc<Held>,
+    length: u64,
+    direct: bool,
+}
+
+impl File {
+    /// Makes a handle. `number` is the disk's own; it comes back through `released`.
+    #[must_use]
+    pub fn new(number: u32, path: Arc<str>, length: u64, direct: bool, released: &Released) -> File {
+        File { held: Rc::new(Held { number, path, released: released.clone() }), length, direct }
+    }
+
+    /// The disk's number for it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.held.number
+    }
+
+    /// Its path, relative to the root.
+    #[must_use]
+    pub fn path(&self) -> &Arc<str> {
+        &self.held.path
+    }
+
+    /// Its length in bytes when it was opened.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// True when it was opened for direct I/O.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "File({} #{})", self.path(), self.number())
+    }
+}
+
+/// An open directory.
+#[derive(Clone)]
+pub struct Directory {
+    held: Rc<Held>,
+}
+
+impl Directory {
+    /// Makes a handle. `number` is the disk's own; it comes back through `released`.
+    #[must_use]
+    pub fn new(number: u32, path: Arc<str>, released: &Released) -> Directory {
+        Directory { held: Rc::new(Held { number, path, released: released.clone() }) }
+    }
+
+    /// The disk's number for it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.held.number
+    }
+
+    /// Its path, relative to the root (`.` for the root itself).
+    #[must_use]
+    pub fn path(&self) -> &Arc<str> {
+        &self.held.path
+    }
+
+    /// The path of an entry in this directory, for messages.
+    #[must_use]
+    pub fn path_of(&self, name: &str) -> Arc<str> {
+        if &**self.path() == "." { name.into() } else { format!("{}/{name}", self.path()).into() }
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Directory({} #{})", self.path(), self.number())
+    }
+}

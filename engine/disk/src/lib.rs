@@ -1,0 +1,30 @@
+//! Disks of the Strandline store.
+//!
+//! [`Disk`] is what the engine writes to. `uring` serves it on a real ring, `sim` in memory from a seed.
+//! An operation owns everything that it touches until its completion has been seen: that is invariant 1
+//! of [`slot`], and the reason why no caller of this crate needs `unsafe`.
+
+pub mod buffer;
+pub mod capabilities;
+pub mod clock;
+pub mod disk;
+pub mod doorbell;
+pub mod error;
+pub mod handle;
+pub mod name;
+pub mod position;
+pub mod sim;
+pub mod slot;
+pub mod transfer;
+pub mod uring;
+
+pub use buffer::{BLOCK, Buffer, Pool};
+pub use capabilities::Capabilities;
+pub use clock::Now;
+pub use disk::{Access, Disk, Entry, EntryKind, OpenFile, Operation, Outcome, Success, Wait};
+pub use doorbell::Doorbell;
+pub use error::{DiskError, Verb};
+pub use handle::{Directory, File};
+pub use name::Name;
+pub use position::Position;
+pub use slot::{InFlight, Slots, Token};

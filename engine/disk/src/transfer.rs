@@ -1,0 +1,165 @@
+//! Transfers made whole: what is short or interrupted is finished here, for every disk alike.
+
+use crate::buffer::Buffer;
+use crate::disk::{Access, Disk, OpenFile, Operation, Success};
+use crate::error::{DiskError, Verb};
+use crate::handle::{Directory, File};
+use crate::name::Name;
+use crate::position::Position;
+use rustix::io::Errno;
+use std::time::Duration;
+
+/// How often in a row a transfer may answer EINTR, EAGAIN or 0 bytes before it counts as failed.
+pub const STALLS_MAX: u32 = 1_000;
+
+/// Writes the whole buffer at `position`; with `durable`, answers when all of it is on stable storage.
+///
+/// A durable write that comes back short is continued by durable writes, so its end is covered too.
+pub async fn write<D: Disk>(
+    disk: &D,
+    file: &File,
+    mut buffer: Buffer,
+    position: Position,
+    durable: bool,
+) -> (Buffer, Result<(), DiskError>) {
+    let (mut done, mut stalls) = (0, 0);
+    while done < buffer.len() {
+        let span = done..buffer.len();
+        let at = position.plus(done);
+        let outcome = disk.start(Operation::Write { file: file.clone(), buffer, span, position: at, durable }).await;
+        buffer = given_back(outcome.buffer);
+        match advance(outcome.result, &mut done, &mut stalls) {
+            Ok(0) if stalls > STALLS_MAX => {
+                return (buffer, Err(DiskError::new(Verb::Write, file.path().clone(), Errno::IO)));
+            }
+            Ok(_) => {}
+            Err(error) => return (buffer, Err(error)),
+        }
+    }
+    (buffer, Ok(()))
+}
+
+/// Fills the buffer from `position`; answers the bytes read, fewer than its length only at the end of the file.
+pub async fn read<D: Disk>(
+    disk: &D,
+    file: &File,
+    mut buffer: Buffer,
+    position: Position,
+) -> (Buffer, Result<usize, DiskError>) {
+    let (mut done, mut stalls) = (0, 0);
+    while done < buffer.len() {
+        let span = done..buffer.len();
+        let at = position.plus(done);
+        let outcome = disk.start(Operation::Read { file: file.clone(), buffer, span, position: at }).await;
+        buffer = given_back(outcome.buffer);
+        let passing = matches!(&outcome.result, Err(error) if error.is_passing());
+        match advance(outcome.result, &mut done, &mut stalls) {
+            Ok(0) if !passing => break, // The end of the file.
+            Ok(0) if stalls > STALLS_MAX => {
+                return (buffer, Err(DiskError::new(Verb::Read, file.path().clone(), Errno::IO)));
+            }
+            Ok(_) => {}
+            Err(error) => return (buffer, Err(error)),
+        }
+    }
+    (buffer, Ok(done))
+}
+
+/// Counts what moved. A passing error counts as nothing moved.
+fn advance(result: Result<Success, DiskError>, done: &mut usize, stalls: &mut u32) -> Result<usize, DiskError> {
+    let moved = match result {
+        Ok(Success::Moved(moved)) => moved,
+        Ok(_) => unreachable!("a transfer answers how much it moved"),
+        Err(error) if error.is_passing() => 0,
+        Err(error) => return Err(error),
+    };
+    *done += moved;
+    *stalls = if moved == 0 { *stalls + 1 } else { 0 };
+    if *stalls > STALLS_MAX { Ok(0) } else { Ok(moved) }
+}
+
+fn given_back(buffer: Option<Buffer>) -> Buffer {
+    buffer.expect("a transfer gives its buffer back")
+}
+
+/// Repeats an operation without a buffer while it answers EINTR or EAGAIN. Never used for a sync that failed.
+async fn steady<D: Disk>(disk: &D, make: impl Fn() -> Operation) -> Result<Success, DiskError> {
+    let mut stalls = 0;
+    loop {
+        match disk.start(make()).await.result {
+            Err(error) if error.is_passing() && stalls < STALLS_MAX => stalls += 1,
+            result => return result,
+        }
+    }
+}
+
+/// Makes all completed writes of `file` durable. An EINTR here has synced nothing, so it may be called again;
+/// any other failure is final.
+pub async fn sync<D: Disk>(disk: &D, file: &File) -> Result<(), DiskError> {
+    steady(disk, || Operation::Sync { file: file.clone() }).await.map(drop)
+}
+
+/// Makes the names in `directory` durable.
+pub async fn sync_directory<D: Disk>(disk: &D, directory: &Directory) -> Result<(), DiskError> {
+    steady(disk, || Operation::SyncDirectory { directory: directory.clone() }).await.map(drop)
+}
+
+/// Preallocates the file up to `length` and sets its length.
+pub async fn allocate<D: Disk>(disk: &D, file: &File, length: u64) -> Result<(), DiskError> {
+    steady(disk, || Operation::Allocate { file: file.clone(), length }).await.map(drop)
+}
+
+/// Sets the file's length.
+pub async fn truncate<D: Disk>(disk: &D, file: &File, length: u64) -> Result<(), DiskError> {
+    steady(disk, || Operation::Truncate { file: file.clone(), length }).await.map(drop)
+}
+
+/// Opens or makes a file.
+pub async fn open<D: Disk>(
+    disk: &D,
+    directory: &Directory,
+    name: &Name,
+    how: OpenFile,
+    access: Access,
+) -> Result<File, DiskError> {
+    let make = || Operation::Open { directory: directory.clone(), name: name.clone(), how, access };
+    match steady(disk, make).await? {
+        Success::File(file) => Ok(file),
+        _ => unreachable!("an open answers a file"),
+    }
+}
+
+/// Opens a directory.
+pub async fn open_directory<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<Directory, DiskError> {
+    let make = || Operation::OpenDirectory { directory: directory.clone(), name: name.clone() };
+    match steady(disk, make).await? {
+        Success::Directory(directory) => Ok(directory),
+        _ => unreachable!("an open answers a directory"),
+    }
+}
+
+/// Makes a directory.
+pub async fn create_directory<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<(), DiskError> {
+    steady(disk, || Operation::CreateDirectory { directory: directory.clone(), name: name.clone() }).await.map(drop)
+}
+
+/// Renames within `directory`, replacing a file that has the new name.
+pub async fn rename<D: Disk>(disk: &D, directory: &Directory, from: &Name, to: &Name) -> Result<(), DiskError> {
+    let make = || Operation::Rename {
+        from: directory.clone(),
+        from_name: from.clone(),
+        to: directory.clone(),
+        to_name: to.clone(),
+    };
+    steady(disk, make).await.map(drop)
+}
+
+/// Removes a file's name.
+pub async fn unlink<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<(), DiskError> {
+    steady(disk, || Operation::Unlink { directory: directory.clone(), name: name.clone() }).await.map(drop)
+}
+
+/// Waits.
+pub async fn sleep<D: Disk>(disk: &D, duration: Duration) -> Result<(), DiskError> {
+    steady(disk, || Operation::Sleep { duration }).await.map(drop)
+}
