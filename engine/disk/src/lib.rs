@@ -4,6 +4,7 @@
 //! An operation owns everything that it touches until its completion has been seen: that is invariant 1
 //! of [`slot`], and the reason why no caller of this crate needs `unsafe`.
 
+pub mod bare;
 pub mod buffer;
 pub mod capabilities;
 pub mod clock;
@@ -27,4 +28,5 @@ pub use error::{DiskError, Verb};
 pub use handle::{Directory, File};
 pub use name::Name;
 pub use position::Position;
+pub use rustix::io::Errno;
 pub use slot::{InFlight, Slots, Token};

@@ -1,6 +1,6 @@
 //! Transfers made whole: what is short or interrupted is finished here, for every disk alike.
 
-use crate::buffer::Buffer;
+use crate::buffer::{BLOCK, Buffer};
 use crate::disk::{Access, Disk, OpenFile, Operation, Success};
 use crate::error::{DiskError, Verb};
 use crate::handle::{Directory, File};
@@ -24,11 +24,11 @@ pub async fn write<D: Disk>(
 ) -> (Buffer, Result<(), DiskError>) {
     let (mut done, mut stalls) = (0, 0);
     while done < buffer.len() {
-        let span = done..buffer.len();
-        let at = position.plus(done);
+        let from = restart(file, done);
+        let (span, at) = (from..buffer.len(), position.plus(from));
         let outcome = disk.start(Operation::Write { file: file.clone(), buffer, span, position: at, durable }).await;
         buffer = given_back(outcome.buffer);
-        match advance(outcome.result, &mut done, &mut stalls) {
+        match advance(outcome.result, done - from, &mut done, &mut stalls) {
             Ok(0) if stalls > STALLS_MAX => {
                 return (buffer, Err(DiskError::new(Verb::Write, file.path().clone(), Errno::IO)));
             }
@@ -48,12 +48,12 @@ pub async fn read<D: Disk>(
 ) -> (Buffer, Result<usize, DiskError>) {
     let (mut done, mut stalls) = (0, 0);
     while done < buffer.len() {
-        let span = done..buffer.len();
-        let at = position.plus(done);
+        let from = restart(file, done);
+        let (span, at) = (from..buffer.len(), position.plus(from));
         let outcome = disk.start(Operation::Read { file: file.clone(), buffer, span, position: at }).await;
         buffer = given_back(outcome.buffer);
         let passing = matches!(&outcome.result, Err(error) if error.is_passing());
-        match advance(outcome.result, &mut done, &mut stalls) {
+        match advance(outcome.result, done - from, &mut done, &mut stalls) {
             Ok(0) if !passing => break, // The end of the file.
             Ok(0) if stalls > STALLS_MAX => {
                 return (buffer, Err(DiskError::new(Verb::Read, file.path().clone(), Errno::IO)));
@@ -65,10 +65,22 @@ pub async fn read<D: Disk>(
     (buffer, Ok(done))
 }
 
-/// Counts what moved. A passing error counts as nothing moved.
-fn advance(result: Result<Success, DiskError>, done: &mut usize, stalls: &mut u32) -> Result<usize, DiskError> {
+/// Where a transfer goes on after `done` bytes: on a direct file at the start of a block. Worked example: a file of 4,097
+/// bytes answers 4,097 to a direct read of two blocks; the read that finds its end starts at 4,096 again, not at 4,097,
+/// which direct I/O would refuse.
+fn restart(file: &File, done: usize) -> usize {
+    if file.is_direct() { done - done % BLOCK } else { done }
+}
+
+/// Counts what moved, without the `again` bytes that had moved before. A passing error counts as nothing moved.
+fn advance(
+    result: Result<Success, DiskError>,
+    again: usize,
+    done: &mut usize,
+    stalls: &mut u32,
+) -> Result<usize, DiskError> {
     let moved = match result {
-        Ok(Success::Moved(moved)) => moved,
+        Ok(Success::Moved(moved)) => moved.saturating_sub(again),
         Ok(_) => unreachable!("a transfer answers how much it moved"),
         Err(error) if error.is_passing() => 0,
         Err(error) => return Err(error),
@@ -162,4 +174,19 @@ pub async fn unlink<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Re
 /// Waits.
 pub async fn sleep<D: Disk>(disk: &D, duration: Duration) -> Result<(), DiskError> {
     steady(disk, || Operation::Sleep { duration }).await.map(drop)
+}
+
+/// Takes a buffer, waiting for one while the arena is in use.
+///
+/// # Panics
+/// When `length` is more than the arena could ever deal.
+pub async fn take_buffer<D: Disk>(disk: &D, length: usize) -> Buffer {
+    assert!(length <= disk.pool().largest(), "a buffer of {length} bytes is larger than the arena");
+    loop {
+        if let Some(buffer) = disk.pool().take(length) {
+            return buffer;
+        }
+        // A wait that fails only makes this a busier loop.
+        let _ = sleep(disk, Duration::from_micros(500)).await;
+    }
 }

@@ -1,0 +1,141 @@
+//! Metrics: every name that a report may carry. They are read by other people's scripts: add, never rename.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
+pub enum Metric {
+    /// Half of all operations took at most this long.
+    P50,
+    /// 99 of 100 took at most this long.
+    P99,
+    /// 999 of 1,000 took at most this long.
+    P999,
+    /// The slowest of all rounds.
+    Max,
+    /// Records per second of wall time.
+    RecordsPerSecond,
+    /// Payload bytes per second of wall time.
+    MibPerSecond,
+    /// CPU time of the whole process, per record.
+    CpuPerRecord,
+    /// Calls of `io_uring_enter` on the shard's thread, per commit.
+    SyscallsPerCommit,
+    /// From the call that opens a store to the store.
+    Open,
+    /// Resident memory of the process.
+    Rss,
+    /// Open descriptors of the process.
+    Descriptors,
+}
+
+/// How the rounds of one case become one figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summary {
+    /// The median of the rounds.
+    Median,
+    /// The largest of the rounds.
+    Largest,
+}
+
+impl Metric {
+    /// All of them, in the order in which tables show them.
+    pub const ALL: [Metric; 11] = [
+        Metric::P50,
+        Metric::P99,
+        Metric::P999,
+        Metric::Max,
+        Metric::RecordsPerSecond,
+        Metric::MibPerSecond,
+        Metric::CpuPerRecord,
+        Metric::SyscallsPerCommit,
+        Metric::Open,
+        Metric::Rss,
+        Metric::Descriptors,
+    ];
+
+    /// Its name in reports and in `targets.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::P50 => "p50_us",
+            Metric::P99 => "p99_us",
+            Metric::P999 => "p999_us",
+            Metric::Max => "max_us",
+            Metric::RecordsPerSecond => "records_per_second",
+            Metric::MibPerSecond => "mib_per_second",
+            Metric::CpuPerRecord => "cpu_us_per_record",
+            Metric::SyscallsPerCommit => "syscalls_per_commit",
+            Metric::Open => "open_ms",
+            Metric::Rss => "rss_mib",
+            Metric::Descriptors => "descriptors",
+        }
+    }
+
+    /// How its rounds become one figure. A worst case is never smoothed.
+    pub fn summary(self) -> Summary {
+        match self {
+            Metric::Max => Summary::Largest,
+            _ => Summary::Median,
+        }
+    }
+}
+
+impl Summary {
+    /// The figure of these rounds; `None` when there were none.
+    pub fn of(self, rounds: impl Iterator<Item = f64>) -> Option<f64> {
+        let mut rounds: Vec<f64> = rounds.collect();
+        rounds.sort_by(f64::total_cmp);
+        let (last, middle) = (rounds.len().checked_sub(1)?, rounds.len() / 2);
+        Some(match self {
+            Summary::Largest => rounds[last],
+            Summary::Median if rounds.len().is_multiple_of(2) => f64::midpoint(rounds[middle - 1], rounds[middle]),
+            Summary::Median => rounds[middle],
+        })
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl From<Metric> for &'static str {
+    fn from(metric: Metric) -> &'static str {
+        metric.name()
+    }
+}
+
+impl TryFrom<String> for Metric {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Metric, String> {
+        let known = || Metric::ALL.map(Metric::name).join(", ");
+        Metric::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| format!("no metric {name:?}: use {}", known()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_one_metric_both_ways() {
+        for metric in Metric::ALL {
+            assert_eq!(Metric::try_from(metric.name().to_owned()), Ok(metric));
+        }
+        assert!(Metric::try_from("p98_us".to_owned()).expect_err("unknown").contains("p99_us"));
+    }
+
+    #[test]
+    fn rounds_become_their_median_and_a_worst_case_stays_the_worst() {
+        let of = |summary: Summary, rounds: &[f64]| summary.of(rounds.iter().copied());
+        assert_eq!(of(Metric::P99.summary(), &[9.0, 1.0, 5.0]), Some(5.0));
+        assert_eq!(of(Metric::P99.summary(), &[9.0, 1.0, 5.0, 6.0]), Some(5.5));
+        assert_eq!(of(Metric::P99.summary(), &[7.0]), Some(7.0));
+        assert_eq!(of(Metric::Max.summary(), &[9.0, 1.0, 5.0]), Some(9.0));
+        assert_eq!(of(Summary::Median, &[]), None);
+    }
+}

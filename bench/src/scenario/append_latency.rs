@@ -1,0 +1,87 @@
+//! append-latency: one producer, one record per batch, each durable before the next.
+//!
+//! Store: from before the record is pushed into a builder until its receipt. Ceiling: a bare ring, one durable write of
+//! the same size in whole blocks.
+
+use super::{Context, Scenario};
+use crate::ceiling::AppendCeiling;
+use crate::error::BenchError;
+use crate::noise::noise;
+use crate::report::Measurement;
+use crate::subject::{Subject, config};
+use crate::window::{Rounds, Window};
+use std::time::{Duration, Instant};
+
+pub const ABOUT: &str = "one producer, one record per batch, each durable before the next";
+
+/// A size of record.
+pub struct Case {
+    pub name: &'static str,
+    pub record_bytes: usize,
+}
+
+pub const CASES: [Case; 4] = [
+    Case { name: "1 KiB", record_bytes: 1 << 10 },
+    Case { name: "4 KiB", record_bytes: 4 << 10 },
+    Case { name: "16 KiB", record_bytes: 16 << 10 },
+    Case { name: "64 KiB", record_bytes: 64 << 10 },
+];
+
+pub fn run(context: &Context<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let mut measured = Vec::new();
+    for case in &CASES {
+        measured.extend(run_case(context, case)?);
+    }
+    Ok(measured)
+}
+
+fn run_case(context: &Context<'_>, case: &Case) -> Result<Vec<Measurement>, BenchError> {
+    let scenario = Scenario::AppendLatency;
+    context.preparing(scenario, case.name);
+    let directory = context.subdirectory(format!("append-latency-{}", case.record_bytes))?;
+    // The ceiling first: were memory to lock scarce, the store could do with less of it, and the ceiling could not.
+    let mut ceiling = AppendCeiling::create(&directory.join("ceiling"), case.record_bytes)?;
+    let subject = Subject::open(config(&directory.join("store")))?;
+    let value = noise(case.record_bytes);
+    let window = context.plan.window();
+    // Unmeasured: the first segment is made, buffers are touched for the first time.
+    append_for(context, &subject, &value, window / 10)?;
+    ceiling.window(window / 10, context.interrupt)?;
+    let mut rounds = Rounds::default();
+    for round in 0..context.plan.rounds {
+        context.next_round(scenario, case.name, round);
+        context.settle()?;
+        let store = append_for(context, &subject, &value, window)?;
+        context.settle()?;
+        let bare = ceiling.window(window, context.interrupt)?;
+        rounds.add(store.figures(), bare.figures());
+    }
+    subject.close()?;
+    context.progress.step();
+    Ok(rounds.measurements(scenario.name(), case.name))
+}
+
+/// Appends for so long.
+fn append_for(context: &Context<'_>, subject: &Subject, value: &[u8], time: Duration) -> Result<Window, BenchError> {
+    let mut window = Window::new();
+    let done: Result<(), BenchError> = window.timed(|window| {
+        let before = subject.counters();
+        let end = Instant::now() + time;
+        loop {
+            let started = Instant::now();
+            if started >= end {
+                break;
+            }
+            subject.append(value)?;
+            window.took(started.elapsed());
+            window.records += 1;
+            context.interrupt.check()?;
+        }
+        let after = subject.counters();
+        window.bytes = window.records * value.len() as u64;
+        window.commits = after.commits - before.commits;
+        window.enters = after.enters - before.enters;
+        Ok(())
+    });
+    done.map(|()| window)
+}

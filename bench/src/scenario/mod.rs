@@ -1,0 +1,179 @@
+//! Scenarios: what is measured, and how much of it.
+
+mod append_latency;
+mod read_cold;
+mod recovery;
+
+use crate::error::{BenchError, io};
+use crate::interrupt::Interrupt;
+use crate::options::Part;
+use crate::progress::Progress;
+use crate::report::Measurement;
+use clap::ValueEnum;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The pause before each window: longer than a log rests before it writes its mark, and long enough for the drive to
+/// come to rest after the other side's window.
+const SETTLE: Duration = Duration::from_millis(250);
+
+/// A scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// One producer that waits for each record to be durable.
+    AppendLatency,
+    /// Reading a log that is in no cache.
+    ReadCold,
+    /// Opening a store whose process was killed.
+    Recovery,
+}
+
+/// How large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// To see that it works.
+    Smoke,
+    /// To measure.
+    Normal,
+    /// To measure long.
+    Full,
+}
+
+/// How much of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// How large.
+    pub scale: Scale,
+    /// Time of measuring per case, store and ceiling together.
+    pub time: Duration,
+    /// How often store and ceiling take turns.
+    pub rounds: u32,
+}
+
+impl Plan {
+    /// How long one side is measured at a stretch.
+    fn window(&self) -> Duration {
+        self.time / (2 * self.rounds)
+    }
+}
+
+/// What a scenario runs with.
+pub struct Context<'a> {
+    /// The directory of the run.
+    pub directory: &'a Path,
+    /// How much of everything.
+    pub plan: Plan,
+    /// Where it says how far it has come.
+    pub progress: &'a Progress,
+    /// Whether the user has asked to stop.
+    pub interrupt: &'a Interrupt,
+}
+
+impl Scenario {
+    /// All of them, in the order in which they run.
+    pub const ALL: [Scenario; 3] = [Scenario::AppendLatency, Scenario::ReadCold, Scenario::Recovery];
+
+    /// Its name in reports, targets and options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::AppendLatency => "append-latency",
+            Scenario::ReadCold => "read-cold",
+            Scenario::Recovery => "recovery",
+        }
+    }
+
+    /// What it does, in a sentence.
+    pub fn about(self) -> &'static str {
+        match self {
+            Scenario::AppendLatency => append_latency::ABOUT,
+            Scenario::ReadCold => read_cold::ABOUT,
+            Scenario::Recovery => recovery::ABOUT,
+        }
+    }
+
+    /// Its cases.
+    pub fn cases(self) -> Vec<&'static str> {
+        match self {
+            Scenario::AppendLatency => append_latency::CASES.iter().map(|case| case.name).collect(),
+            Scenario::ReadCold => read_cold::CASES.iter().map(|case| case.name).collect(),
+            Scenario::Recovery => vec![recovery::CASE],
+        }
+    }
+
+    /// How many steps of progress it takes: one per case and round, and one per case to prepare it.
+    pub fn steps(self, plan: Plan) -> u64 {
+        self.cases().len() as u64 * (u64::from(plan.rounds) + 1)
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Whatever kept it from measuring everything.
+    pub fn run(self, context: &Context<'_>) -> Result<Vec<Measurement>, BenchError> {
+        match self {
+            Scenario::AppendLatency => append_latency::run(context),
+            Scenario::ReadCold => read_cold::run(context),
+            Scenario::Recovery => recovery::run(context),
+        }
+    }
+}
+
+/// Does what a scenario asked its own child for.
+///
+/// # Errors
+/// Whatever kept it from doing it.
+pub fn run_part(part: &Part) -> Result<(), BenchError> {
+    recovery::run_part(part)
+}
+
+impl Context<'_> {
+    /// Makes a directory for a case.
+    fn subdirectory(&self, name: String) -> Result<PathBuf, BenchError> {
+        let path = self.directory.join(name);
+        std::fs::create_dir(&path).map_err(io(format!("making {}", path.display())))?;
+        Ok(path)
+    }
+
+    /// Lets the machine come to rest.
+    fn settle(&self) -> Result<(), BenchError> {
+        let end = Instant::now() + SETTLE;
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            self.interrupt.check()?;
+            std::thread::sleep(left.min(Duration::from_millis(50)));
+        }
+        self.interrupt.check()
+    }
+
+    /// Says that a case is being prepared.
+    fn preparing(&self, scenario: Scenario, case: &str) {
+        self.progress.say(format!("{}, {case}: preparing", scenario.name()));
+    }
+
+    /// A step is done; says which round comes next.
+    fn next_round(&self, scenario: Scenario, case: &str, round: u32) {
+        self.progress.step();
+        let next = (round + 1).min(self.plan.rounds);
+        self.progress.say(format!("{}, {case}: round {next} of {}", scenario.name(), self.plan.rounds));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scenario_has_one_name_everywhere() {
+        for scenario in Scenario::ALL {
+            let option = scenario.to_possible_value().expect("no scenario is hidden");
+            assert_eq!(option.get_name(), scenario.name());
+            assert!(!scenario.cases().is_empty() && !scenario.about().is_empty());
+        }
+    }
+
+    #[test]
+    fn store_and_ceiling_share_the_time_of_a_case() {
+        let plan = Plan { scale: Scale::Normal, time: Duration::from_secs(20), rounds: 5 };
+        assert_eq!(plan.window(), Duration::from_secs(2));
+        assert_eq!(Scenario::AppendLatency.steps(plan), 24);
+    }
+}

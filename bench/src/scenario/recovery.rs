@@ -1,0 +1,179 @@
+//! recovery: a store whose process was killed with a segment full of records that nobody sealed, opened again.
+//!
+//! Store: a child opens it, says how long that took, and is killed; nothing is ever closed in order. Ceiling: a bare ring
+//! that reads the same bytes of the same file, 1 MiB each, four in flight.
+
+use super::{Context, Plan, Scale, Scenario};
+use crate::ceiling::ReadCeiling;
+use crate::error::{BenchError, io};
+use crate::host;
+use crate::interrupt::Interrupt;
+use crate::metrics::Metric;
+use crate::noise::noise;
+use crate::options::Part;
+use crate::place::drop_cached;
+use crate::report::Measurement;
+use crate::subject::{Subject, config};
+use crate::window::{Figures, Rounds, Window, mib};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use strandline_disk::bare::Shape;
+
+pub const ABOUT: &str = "a store whose process was killed with an unsealed segment, opened again";
+pub const CASE: &str = "unsealed";
+
+const RECORD_BYTES: u64 = 16 << 10;
+const READ: Shape = Shape { block: 1 << 20, depth: 4 };
+
+pub fn run(context: &Context<'_>) -> Result<Vec<Measurement>, BenchError> {
+    let scenario = Scenario::Recovery;
+    context.preparing(scenario, CASE);
+    let root = context.subdirectory("recovery".to_owned())?.join("store");
+    let bytes = unsealed_bytes(context.plan);
+    kill(&mut ChildGuard::start("recovery-writer", &root, bytes)?.0)?;
+    let mut rounds = Rounds::default();
+    for round in 0..context.plan.rounds {
+        context.next_round(scenario, CASE, round);
+        drop_cached(&root)?;
+        context.settle()?;
+        let bare = read_bare(&unsealed_file(&root, bytes)?, bytes)?;
+        drop_cached(&root)?;
+        context.settle()?;
+        let mut child = ChildGuard::start("recovery-opener", &root, bytes)?;
+        kill(&mut child.0)?;
+        rounds.add(child.1.figures(bytes), bare);
+    }
+    context.progress.step();
+    Ok(rounds.measurements(scenario.name(), CASE))
+}
+
+fn unsealed_bytes(plan: Plan) -> u64 {
+    match plan.scale {
+        Scale::Smoke => 32 << 20,
+        Scale::Normal => 1 << 30,
+        Scale::Full => 2 << 30,
+    }
+}
+
+/// Does the child's part: writes or opens the store, says so on one line, and waits to be killed.
+pub fn run_part(part: &Part) -> Result<(), BenchError> {
+    match part {
+        Part::RecoveryWriter { root, bytes } => {
+            let subject = open(root, *bytes)?;
+            subject.fill(&noise(RECORD_BYTES as usize), bytes / RECORD_BYTES, &Interrupt::default())?;
+            tell(&subject, 0)
+        }
+        Part::RecoveryOpener { root, bytes } => {
+            let started = Instant::now();
+            let subject = open(root, *bytes)?;
+            let open_ns = started.elapsed().as_nanos() as u64;
+            let end = subject.end()?;
+            if end < bytes / RECORD_BYTES {
+                let wanted = bytes / RECORD_BYTES;
+                return Err(BenchError::Child(format!("{end} of {wanted} acknowledged records came back")));
+            }
+            tell(&subject, open_ns)
+        }
+    }
+}
+
+/// One segment holds everything: headers take 1 part in 100, index and reserve less.
+fn open(root: &Path, bytes: u64) -> Result<Subject, BenchError> {
+    let mut config = config(root);
+    config.segment_bytes = (bytes + bytes / 16).next_multiple_of(1 << 20) + (8 << 20);
+    Subject::open(config)
+}
+
+/// What a child says when it is ready.
+#[derive(Debug, Serialize, Deserialize)]
+struct Ready {
+    open_ns: u64,
+    rss_bytes: u64,
+    descriptors: u64,
+}
+
+impl Ready {
+    fn figures(&self, bytes: u64) -> Figures {
+        let seconds = self.open_ns as f64 / 1e9;
+        Figures::from([
+            (Metric::Open, seconds * 1e3),
+            (Metric::MibPerSecond, mib(bytes) / seconds),
+            (Metric::Rss, mib(self.rss_bytes)),
+            (Metric::Descriptors, self.descriptors as f64),
+        ])
+    }
+}
+
+/// Tells the parent, then waits with the store open. The wait ends only when the parent is gone.
+fn tell(subject: &Subject, open_ns: u64) -> Result<(), BenchError> {
+    let ready = Ready { open_ns, rss_bytes: host::resident_bytes(), descriptors: host::descriptors() };
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(&ready)?).map_err(io("telling the parent"))?;
+    out.flush().map_err(io("telling the parent"))?;
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    // Never closed in order, not even then.
+    let _ = subject;
+    std::process::exit(0);
+}
+
+/// A child that is ready. Killed when dropped.
+struct ChildGuard(Child, Ready);
+
+impl ChildGuard {
+    fn start(part: &str, root: &Path, bytes: u64) -> Result<ChildGuard, BenchError> {
+        let program = std::env::current_exe().map_err(io("looking for this program"))?;
+        let mut command = Command::new(program);
+        command.arg(part).arg(root).arg(bytes.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.spawn().map_err(io(format!("starting {part}")))?;
+        let mut guard = ChildGuard(child, Ready { open_ns: 0, rss_bytes: 0, descriptors: 0 });
+        let mut line = String::new();
+        if let Some(out) = guard.0.stdout.take() {
+            BufReader::new(out).read_line(&mut line).map_err(io(format!("listening to {part}")))?;
+        }
+        guard.1 = serde_json::from_str(&line).map_err(|_| BenchError::Child(format!("{part} did not become ready")))?;
+        Ok(guard)
+    }
+}
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        // It has usually been killed and waited for by now.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// SIGKILL, by its pid.
+fn kill(child: &mut Child) -> Result<(), BenchError> {
+    child.kill().and_then(|()| child.wait()).map_err(io("killing the child"))?;
+    Ok(())
+}
+
+/// The data file of the first segment that is large enough.
+fn unsealed_file(root: &Path, bytes: u64) -> Result<PathBuf, BenchError> {
+    let mut found = Vec::new();
+    let list = |path: &Path| std::fs::read_dir(path).map_err(io(format!("listing {}", path.display())));
+    for directory in list(root)? {
+        let directory = directory.map_err(io("listing the store"))?.path();
+        // `data.` and nothing below spare/ or trash/, whose files are one level deeper.
+        for file in if directory.is_dir() { list(&directory)?.flatten().collect() } else { Vec::new() } {
+            let is_data = file.file_name().to_string_lossy().starts_with("data.");
+            if is_data && file.metadata().is_ok_and(|metadata| metadata.len() >= bytes) {
+                found.push(file.path());
+            }
+        }
+    }
+    found.sort();
+    found.into_iter().next().ok_or_else(|| BenchError::Child("no data file holds what was written".to_owned()))
+}
+
+fn read_bare(file: &Path, bytes: u64) -> Result<Figures, BenchError> {
+    let mut ceiling = ReadCeiling::open(file, READ, RECORD_BYTES)?;
+    let mut window = Window::new();
+    ceiling.stretch(&mut window, (0..bytes).step_by(READ.block))?;
+    let rate = window.figures()[&Metric::MibPerSecond];
+    Ok(Figures::from([(Metric::Open, mib(bytes) / rate * 1e3), (Metric::MibPerSecond, rate)]))
+}

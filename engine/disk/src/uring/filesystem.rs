@@ -1,0 +1,139 @@
+//! What file system holds the root, and with which of the options that matter to durability. Reads only.
+
+use super::mounts::{self, Mount};
+use crate::capabilities::Filesystem;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, StatxFlags};
+use std::path::Path;
+
+/// A block device's number.
+pub(super) type Device = (u32, u32);
+
+/// The offset of ext4's superblock on its device, of its feature words in there, and the bit of fast commits.
+const EXT4_SUPERBLOCK: u64 = 1024;
+const EXT4_FEATURE_COMPAT: u64 = EXT4_SUPERBLOCK + 0x5c;
+const EXT4_FAST_COMMIT: u32 = 0x400;
+
+/// The file system of an open directory, and its block device where it has one.
+pub(super) fn inspect(root: BorrowedFd<'_>) -> (Filesystem, Option<Device>) {
+    let Some((mount, device)) = mount_of(root) else { return (Filesystem::default(), None) };
+    let mut filesystem = Filesystem {
+        kind: mount.kind.clone(),
+        discard: mount.options.iter().any(|option| option == "discard"),
+        options: mount.options.clone(),
+        ..Filesystem::default()
+    };
+    let device = block_device(&mount, device);
+    if mount.kind == "ext4" {
+        describe_ext4(&mut filesystem, device);
+    }
+    (filesystem, device)
+}
+
+fn mount_of(root: BorrowedFd<'_>) -> Option<(Mount, Device)> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let stat = rustix::fs::statx(root, "", AtFlags::EMPTY_PATH, wanted).ok()?;
+    let id = (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id);
+    let device = (stat.stx_dev_major, stat.stx_dev_minor);
+    let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").ok()?);
+    mounts::find(&mounts, id, device).map(|mount| (mount.clone(), device))
+}
+
+/// File systems such as btrfs give their files a device number of their own; the mount's source then leads to the drive.
+fn block_device(mount: &Mount, device: Device) -> Option<Device> {
+    if device.0 != 0 {
+        return Some(device);
+    }
+    let stat = rustix::fs::stat(mount.source.as_str()).ok().filter(|_| mount.source.starts_with('/'))?;
+    Some((rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)))
+}
+
+fn describe_ext4(filesystem: &mut Filesystem, device: Option<Device>) {
+    let Some(device) = device else { return };
+    let Some(name) = device_name(device) else { return };
+    let options = std::fs::read_to_string(format!("/proc/fs/ext4/{name}/options")).unwrap_or_default();
+    let journals = std::fs::read_dir("/proc/fs/jbd2").into_iter().flatten().filter_map(Result::ok);
+    let internal = journals.filter_map(|entry| entry.file_name().into_string().ok());
+    filesystem.journal_mode =
+        journal_mode(&options, internal.into_iter().any(|journal| is_journal_of(&journal, &name)));
+    filesystem.fast_commit = fast_commit(&options, || {
+        let commits = std::fs::read_to_string(format!("/proc/fs/ext4/{name}/fc_info")).unwrap_or_default();
+        if has_fast_commits(&commits) { Some(true) } else { fast_commit_of_superblock(device) }
+    });
+    // What the mount does not list, as the defaults of the file system, matters just as much.
+    for option in options.lines().skip(1).filter(|option| *option == "barrier" || *option == "nobarrier") {
+        filesystem.options.push(option.to_owned());
+    }
+}
+
+/// The device's name in /sys, which may hold a `!` where /dev has a directory.
+pub(super) fn device_name((major, minor): Device) -> Option<String> {
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    Some(Path::new(&link).file_name()?.to_string_lossy().into_owned())
+}
+
+/// jbd2 names an internal journal by device and inode (`vda-8`), an external one by its own device alone.
+fn is_journal_of(journal: &str, device: &str) -> bool {
+    let inode = journal.strip_prefix(device).and_then(|rest| rest.strip_prefix('-'));
+    inode.is_some_and(|inode| !inode.is_empty() && inode.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The journal mode from ext4's options file; absent without a journal. A journal that is not known to be internal is said
+/// to be external, since a flush of the data device does not cover it.
+fn journal_mode(options: &str, internal: bool) -> Option<String> {
+    let mode = options.lines().find_map(|option| option.strip_prefix("data="))?;
+    Some(if internal { mode.to_owned() } else { format!("{mode}, external journal") })
+}
+
+/// ext4 lists fast commits, as `fc_debug_force`, only on some kernels. Being listed proves it on; not being listed proves
+/// nothing, so `otherwise` is asked.
+fn fast_commit(options: &str, otherwise: impl FnOnce() -> Option<bool>) -> Option<bool> {
+    if options.is_empty() {
+        return None;
+    }
+    let listed = options.lines().any(|option| option == "fc_debug_force" || option == "fast_commit");
+    if listed { Some(true) } else { otherwise() }
+}
+
+/// Whether ext4's fc_info tells of fast commits that were made.
+fn has_fast_commits(info: &str) -> bool {
+    let count = |line: &str| line.strip_suffix(" commits")?.trim().parse::<u64>().ok();
+    info.lines().find_map(count).is_some_and(|commits| commits > 0)
+}
+
+/// Needs the right to read the device: root, or group `disk`.
+fn fast_commit_of_superblock((major, minor): Device) -> Option<bool> {
+    use std::os::unix::fs::FileExt;
+    let by_number = format!("/dev/block/{major}:{minor}");
+    let by_name = device_name((major, minor)).map(|name| format!("/dev/{}", name.replace('!', "/")));
+    let device = std::fs::File::open(by_number).or_else(|_| std::fs::File::open(by_name.unwrap_or_default())).ok()?;
+    let mut word = [0; 4];
+    device.read_exact_at(&mut word, EXT4_FEATURE_COMPAT).ok()?;
+    Some(u32::from_le_bytes(word) & EXT4_FAST_COMMIT != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_internal_journal_counts_as_ordered() {
+        assert_eq!(journal_mode("rw\nbarrier\ndata=ordered\n", true).as_deref(), Some("ordered"));
+        assert_ne!(journal_mode("rw\nbarrier\ndata=ordered\n", false).as_deref(), Some("ordered"));
+        assert_eq!(journal_mode("rw\nbarrier\n", true), None);
+        assert!(is_journal_of("sda1-8", "sda1"));
+        for journal in ["sda10-8", "sda1", "sda1-", "sda1-x"] {
+            assert!(!is_journal_of(journal, "sda1"), "{journal}");
+        }
+    }
+
+    #[test]
+    fn fast_commit_is_known_or_absent_never_guessed() {
+        assert_eq!(fast_commit("rw\nfc_debug_force\n", || None), Some(true));
+        assert_eq!(fast_commit("rw\nbarrier\n", || None), None);
+        assert_eq!(fast_commit("rw\nbarrier\n", || Some(false)), Some(false));
+        assert_eq!(fast_commit("", || Some(false)), None);
+        assert!(has_fast_commits("fc stats:\n12 commits\n0 ineligible\n"));
+        assert!(!has_fast_commits("fc stats:\n0 commits\n7 ineligible\n"));
+    }
+}

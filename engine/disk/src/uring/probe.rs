@@ -1,0 +1,98 @@
+//! What the host allows, found out once for each root: the part of the capability report that no ring changes.
+
+use super::{direct, drive, filesystem, limits};
+use crate::capabilities::{Capabilities, Direct, Drive, Filesystem};
+use rustix::fd::BorrowedFd;
+
+/// Below this, a locked-memory limit is worth a warning, in bytes.
+const MEMLOCK_COMFORTABLE: u64 = 16 << 20;
+
+/// The host, as found.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    kernel: String,
+    filesystem: Filesystem,
+    drive: Drive,
+    direct: Direct,
+    fallocate: Vec<String>,
+    memlock_bytes: Option<u64>,
+}
+
+impl Host {
+    /// Looks at everything. Blocks, and warns once where direct I/O does not work.
+    pub(super) fn probe(root: BorrowedFd<'_>) -> Host {
+        let (mut filesystem, device) = filesystem::inspect(root);
+        let trial = direct::run(root);
+        filesystem.reflink = trial.reflink;
+        if !trial.direct.effective {
+            tracing::warn!(reason = %trial.direct.reason, "files are opened buffered, not for direct I/O");
+        }
+        Host {
+            kernel: kernel_release(),
+            filesystem,
+            drive: drive::inspect(device),
+            direct: trial.direct,
+            fallocate: trial.fallocate,
+            memlock_bytes: limits::memlock_bytes(),
+        }
+    }
+
+    /// The report without its ring.
+    pub(super) fn report(&self, allow_direct: bool) -> Capabilities {
+        let direct = if allow_direct {
+            self.direct.clone()
+        } else {
+            direct::buffered(self.direct.reported, "switched off by the options".into())
+        };
+        Capabilities {
+            backend: "uring".into(),
+            kernel: self.kernel.clone(),
+            filesystem: self.filesystem.clone(),
+            drive: self.drive.clone(),
+            direct,
+            fallocate: self.fallocate.clone(),
+            memlock_bytes: self.memlock_bytes,
+            warnings: warnings(&self.filesystem, self.memlock_bytes),
+            ..Capabilities::default()
+        }
+    }
+}
+
+/// What `uname -r` prints.
+pub(super) fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+fn warnings(filesystem: &Filesystem, memlock_bytes: Option<u64>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if filesystem.discard {
+        warnings.push(
+            "The file system is mounted with `discard`: freed blocks stall the drive, so deletion is paced.".into(),
+        );
+    }
+    if filesystem.fast_commit == Some(true) {
+        warnings.push("ext4 `fast_commit` is on: one barrier for many files is not sound, each file is synced.".into());
+    }
+    if filesystem.kind == "ext4" && filesystem.journal_mode.is_none() {
+        warnings.push("The ext4 file system has no journal: a power cut can damage its metadata.".into());
+    }
+    if memlock_bytes.is_some_and(|bytes| bytes < MEMLOCK_COMFORTABLE) {
+        let bytes = memlock_bytes.unwrap_or_default();
+        warnings
+            .push(format!("The locked-memory limit is {bytes} bytes: raise it (LimitMEMLOCK=) for a larger arena."));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_operator_should_know_is_said() {
+        let mut filesystem = Filesystem { kind: "ext4".into(), discard: true, ..Filesystem::default() };
+        filesystem.fast_commit = Some(true);
+        assert_eq!(warnings(&filesystem, Some(8 << 20)).len(), 4);
+        assert_eq!(warnings(&Filesystem { kind: "xfs".into(), ..Filesystem::default() }, None), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,82 @@
+//! What only the ring itself can show: its restrictions, its overflow, and the lock that it keeps.
+
+use super::*;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+fn ring(lock: &OwnedFd, entries: u32) -> (Ring, Pool) {
+    let options = UringOptions { entries, ..UringOptions::default() };
+    let (ring, pool, report) = Ring::open(&options, 1 << 20, lock.as_fd()).expect("a ring");
+    assert!(report.restricted && report.files_registered, "{report:?}");
+    (ring, pool)
+}
+
+fn lock_file(place: &tempfile::TempDir) -> OwnedFd {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    rustix::fs::open(place.path().join("lock"), flags, Mode::RUSR | Mode::WUSR).expect("a file")
+}
+
+fn push(ring: &mut Ring, entry: squeue::Entry) {
+    // SAFETY: the entries of these tests point to no memory, or to statics.
+    unsafe { ring.push(&entry) }.expect("taken");
+}
+
+#[test]
+fn an_opcode_that_is_not_ours_is_refused() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let (mut ring, _pool) = ring(&lock_file(&place), 8);
+    let path = c"/etc/hostname".as_ptr();
+    push(&mut ring, opcode::Nop::new().build().user_data(7));
+    push(&mut ring, opcode::OpenAt::new(io_uring::types::Fd(libc::AT_FDCWD), path).build().user_data(8));
+    let linked = opcode::Timeout::new(&TIME).build().flags(squeue::Flags::ASYNC).user_data(9);
+    push(&mut ring, linked);
+    push(&mut ring, opcode::Timeout::new(&TIME).build().user_data(10));
+    while ring.landed.len() < 4 {
+        ring.cycle(Wait::No).expect("a cycle");
+    }
+    ring.landed.sort_by_key(|landed| landed.user_data);
+    let results: Vec<i32> = ring.landed.iter().map(|landed| landed.result).collect();
+    assert_eq!(results, [-libc::EACCES, -libc::EACCES, -libc::EACCES, -libc::ETIME]);
+    let registered = ring.io.submitter().register_eventfd(0).expect_err("refused");
+    assert_eq!(registered.raw_os_error(), Some(libc::EACCES));
+}
+
+static TIME: Timespec = Timespec::new();
+
+#[test]
+fn completions_beyond_the_queue_are_not_lost() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let (mut ring, _pool) = ring(&lock_file(&place), 4);
+    assert_eq!(ring.io.params().cq_entries(), 16);
+    for round in 0..10_u64 {
+        for index in 0..4 {
+            let entry = opcode::Fsync::new(io_uring::types::Fd(-1)).build().user_data(100 + round * 4 + index);
+            // SAFETY: a sync points to no memory.
+            unsafe { ring.io.submission().push(&entry) }.expect("room");
+        }
+        // Past `cycle`, which would take the completions.
+        ring.io.submit().expect("submitted");
+    }
+    assert!(ring.io.submission().cq_overflow(), "the queue is too small on purpose");
+    while ring.landed.len() < 40 {
+        ring.cycle(Wait::Until(boot_ns() + 5_000_000_000)).expect("a cycle");
+    }
+    ring.cycle(Wait::No).expect("a cycle");
+    let mut seen: Vec<u64> = ring.landed.iter().map(|landed| landed.user_data).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (100..140).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_ring_keeps_the_lock_when_its_descriptor_is_gone() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let lock = lock_file(&place);
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("free");
+    let (ring, _pool) = ring(&lock, 8);
+    drop(lock);
+    let other = lock_file(&place);
+    let taken = rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(taken, Err(Errno::WOULDBLOCK));
+    ring.unregister();
+    rustix::fs::flock(&other, FlockOperation::LockExclusive).expect("free soon");
+}

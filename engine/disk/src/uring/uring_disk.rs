@@ -1,0 +1,174 @@
+//! The disk that callers see. Opens a root, and puts the clones of one disk before what they share.
+
+use super::counters::RingCounters;
+use super::options::{DirectMode, UringOptions};
+use super::ring::{Ring, boot_ns};
+use super::root::RootLock;
+use super::setup_error::SetupError;
+use super::shared::Shared;
+use super::{control_group, limits};
+use crate::buffer::Pool;
+use crate::capabilities::Capabilities;
+use crate::clock::Now;
+use crate::disk::{Disk, Entry, EntryKind, Operation, Wait};
+use crate::doorbell::Doorbell;
+use crate::error::{DiskError, Verb};
+use crate::handle::Directory;
+use crate::slot::InFlight;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{AtFlags, Dir, FileType};
+use rustix::io::Errno;
+use std::ffi::{CStr, OsStr};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A disk on a ring. It belongs to the thread that opened it; clones share it, and the last one to go drains it.
+#[derive(Clone)]
+pub struct UringDisk(Rc<Shared>);
+
+impl UringDisk {
+    /// Opens `root`, locks it and sets up a ring on this thread. Blocks; waits for the lock as the options say.
+    ///
+    /// # Errors
+    /// [`SetupError`]: what stands in the way, and what to change.
+    pub fn open(root: &Path, options: &UringOptions) -> Result<UringDisk, SetupError> {
+        UringDisk::open_locked(RootLock::acquire(root, options.lock_wait)?, options)
+    }
+
+    /// Sets up a ring on this thread for a root that is locked already. Several disks may share one lock.
+    ///
+    /// # Errors
+    /// [`SetupError`]: what stands in the way, and what to change.
+    pub fn open_locked(lock: Arc<RootLock>, options: &UringOptions) -> Result<UringDisk, SetupError> {
+        let mut capabilities = lock.host().report(options.access == DirectMode::Auto);
+        let arena_bytes = limits::arena_within(options.arena_bytes, control_group::memory_limit());
+        let (ring, pool, report) = Ring::open(options, arena_bytes, lock.descriptor())?;
+        capabilities.ring = report;
+        explain(&mut capabilities, options.arena_bytes, arena_bytes);
+        Ok(UringDisk(Rc::new(Shared::new(ring, pool, capabilities, lock)?)))
+    }
+
+    /// What the ring has done. Any thread may read it.
+    #[must_use]
+    pub fn counters(&self) -> Arc<RingCounters> {
+        self.0.counters()
+    }
+
+    /// The lock, for another ring of the same store.
+    #[must_use]
+    pub fn lock(&self) -> Arc<RootLock> {
+        self.0.lock()
+    }
+}
+
+impl fmt::Debug for UringDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UringDisk({}, {} in flight)", self.0.lock().path().display(), self.0.in_flight())
+    }
+}
+
+/// Adds to the report what only the whole of it shows.
+fn explain(capabilities: &mut Capabilities, wanted: usize, allowed: usize) {
+    if allowed < wanted {
+        let reason =
+            format!("The arena is {allowed} of {wanted} bytes: a quarter of the control group's memory limit.");
+        capabilities.ring.reasons.push(reason);
+    }
+    if !capabilities.ring.buffers_registered {
+        let warning = "The arena is not registered: raise the locked-memory limit, see the ring's reasons.";
+        capabilities.warnings.push(warning.into());
+    }
+    if !capabilities.ring.files_registered {
+        let warning = "Files are not registered: the lock may not outlive the writes of a killed process.";
+        capabilities.warnings.push(warning.into());
+    }
+}
+
+impl Disk for UringDisk {
+    fn start(&self, operation: Operation) -> InFlight {
+        self.0.start(operation)
+    }
+
+    fn turn(&self, wait: Wait) -> Result<(), DiskError> {
+        self.0.turn(wait)
+    }
+
+    fn root(&self) -> Directory {
+        self.0.root()
+    }
+
+    fn list(&self, directory: &Directory) -> Result<Vec<Entry>, DiskError> {
+        self.0
+            .with_descriptor(directory, list)
+            .map_err(|errno| DiskError::new(Verb::List, directory.path().clone(), errno))
+    }
+
+    fn pool(&self) -> &Pool {
+        self.0.pool()
+    }
+
+    fn now(&self) -> Now {
+        let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let wall_ms = wall.tv_sec as u64 * 1_000 + wall.tv_nsec as u64 / 1_000_000;
+        Now { wall_ms, boot_ns: boot_ns() }
+    }
+
+    fn random(&self) -> u128 {
+        let mut bytes = [0; 16];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            // Fails only while the machine has not gathered its first randomness since boot, which is waited for.
+            filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()).unwrap_or(0);
+        }
+        u128::from_ne_bytes(bytes)
+    }
+
+    fn doorbell(&self) -> Doorbell {
+        self.0.doorbell()
+    }
+
+    fn capabilities(&self) -> Rc<Capabilities> {
+        self.0.capabilities()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+}
+
+/// The entries of a directory in name order, without `.` and `..`.
+fn list(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        // A name that vanished meanwhile is left out.
+        let Some(kind) = kind_of(directory, name, entry.file_type())? else { continue };
+        entries.push(Entry { name: OsStr::from_bytes(name.to_bytes()).to_owned(), kind });
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+/// Some file systems leave the kind of an entry open; then it is asked for, without following links.
+fn kind_of(directory: BorrowedFd<'_>, name: &CStr, told: FileType) -> Result<Option<EntryKind>, Errno> {
+    let kind = match told {
+        FileType::Unknown => match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno),
+        },
+        told => told,
+    };
+    Ok(Some(match kind {
+        FileType::RegularFile => EntryKind::File,
+        FileType::Directory => EntryKind::Directory,
+        _ => EntryKind::Other,
+    }))
+}

@@ -1,0 +1,102 @@
+//! What becomes of operations that nobody waits for, and of those in flight when a disk goes.
+
+use crate::support::{descriptors_below, make_file, name, open_at, options, place, ready};
+use rustix::io::Errno;
+use std::fs;
+use std::time::{Duration, Instant};
+use strandline_disk::{Access, BLOCK, Disk, OpenFile, Operation, Position, Success, Wait};
+
+const PIECE: usize = 16 * BLOCK;
+
+#[test]
+fn an_operation_dropped_in_flight_completes_and_gives_back_what_it_owned() {
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    let all = disk.pool().free_bytes();
+    let file = make_file(&disk, &disk.root(), "x").expect("made");
+    let mut written = Vec::new();
+    for index in 0..200_u64 {
+        let Some(mut buffer) = disk.pool().take(PIECE) else {
+            disk.turn(Wait::Event).expect("a turn");
+            continue;
+        };
+        buffer.fill(index as u8);
+        written.push(index);
+        let position = Position(index * PIECE as u64);
+        let write = Operation::Write { file: file.clone(), buffer, span: 0..PIECE, position, durable: index % 3 == 0 };
+        drop(disk.start(write));
+        if index % 5 == 0 {
+            disk.turn(Wait::No).expect("a turn");
+            // Dealt out again while writes are in flight: it must not be memory that they still use.
+            if let Some(mut other) = disk.pool().take(PIECE) {
+                other.fill(0xee);
+            }
+        }
+    }
+    // An open that nobody waits for is closed again.
+    let open = OpenFile::Existing;
+    drop(disk.start(Operation::Open { directory: disk.root(), name: name("x"), how: open, access: Access::Buffered }));
+    while disk.in_flight() > 0 {
+        disk.turn(Wait::Event).expect("a turn");
+    }
+    disk.turn(Wait::No).expect("a turn");
+    assert_eq!(disk.pool().free_bytes(), all);
+    assert_eq!(descriptors_below(&place.path().join("x")), 1);
+    let bytes = fs::read(place.path().join("x")).expect("there");
+    for (index, piece) in bytes.chunks(PIECE).enumerate() {
+        let expected = if written.contains(&(index as u64)) { index as u8 } else { 0 };
+        assert!(piece.iter().all(|&byte| byte == expected), "piece {index} holds something else");
+    }
+}
+
+#[test]
+fn a_disk_dropped_with_operations_in_flight_drains_first() {
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    let pool = disk.pool().clone();
+    let all = pool.free_bytes();
+    let file = make_file(&disk, &disk.root(), "x").expect("made");
+    let write = |index: u64| {
+        let mut buffer = disk.pool().take(PIECE).expect("room");
+        buffer.fill(index as u8 + 1);
+        let position = Position(index * PIECE as u64);
+        disk.start(Operation::Write { file: file.clone(), buffer, span: 0..PIECE, position, durable: true })
+    };
+    let mut writes: Vec<_> = (0..24).map(write).collect();
+    let mut sleep = disk.start(Operation::Sleep { duration: Duration::from_secs(3600) });
+    disk.turn(Wait::No).expect("a turn");
+    let mut never_submitted = write(24);
+    drop(file);
+    let started = Instant::now();
+    drop(disk);
+    assert!(started.elapsed() < Duration::from_secs(20));
+    for in_flight in &mut writes {
+        let outcome = ready(in_flight).expect("complete");
+        assert!(matches!(outcome.result, Ok(Success::Moved(PIECE))), "{:?}", outcome.result);
+    }
+    for in_flight in [&mut sleep, &mut never_submitted] {
+        let error = ready(in_flight).expect("complete").result.expect_err("cancelled");
+        assert_eq!(error.errno, Errno::CANCELED);
+    }
+    assert_eq!(pool.free_bytes(), all);
+    let bytes = fs::read(place.path().join("x")).expect("there");
+    assert_eq!(bytes.len(), 24 * PIECE);
+    for (index, piece) in bytes.chunks(PIECE).enumerate() {
+        assert!(piece.iter().all(|&byte| byte == index as u8 + 1), "piece {index}");
+    }
+    assert_eq!(descriptors_below(place.path()), 0);
+    open_at(place.path(), &options());
+}
+
+#[test]
+fn handles_and_futures_may_outlive_their_disk() {
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    let file = make_file(&disk, &disk.root(), "x").expect("made");
+    let buffer = disk.pool().take(BLOCK).expect("room");
+    let waiting = disk.start(Operation::Sync { file: file.clone() });
+    let root = disk.root();
+    drop(disk);
+    open_at(place.path(), &options());
+    drop((file, root, waiting, buffer));
+}

@@ -1,0 +1,10 @@
+//! The ring's disk on real files, seen from outside. Each test is named as the sentence that it defends.
+
+mod closing;
+mod limits;
+mod load;
+mod names;
+mod root;
+mod support;
+mod time;
+mod transfers;

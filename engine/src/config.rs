@@ -1,0 +1,270 @@
+//! Configuration: what an embedder may set, checked as a whole before anything is opened.
+
+use crate::format::batch::HEADER_BYTES;
+use crate::format::index;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+use strandline_disk::BLOCK;
+
+/// How a segment's blocks are prepared before it takes its first record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preallocate {
+    /// Allocated whole and zero-filled in the background. Durable writes then cost half (no extent conversion).
+    Written,
+    /// Allocated whole, left unwritten. Cheap to prepare; each durable write converts extents.
+    Allocated,
+    /// Not allocated: the file grows as it is written.
+    Off,
+}
+
+/// Whether data goes past the page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DirectIo {
+    /// Where a real write and read at open shows that it works; else buffered, with one warning.
+    Auto,
+    /// Always buffered.
+    Off,
+}
+
+/// Every knob, with its default in [`Config::new`]. [`Config::check`] refuses what cannot work.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Config {
+    /// The store's directory. Made when absent; its parent must exist.
+    pub root: PathBuf,
+    /// Size of a segment's file in bytes: a multiple of 4,096, from 64 KiB to 4 GiB. Default 64 MiB.
+    pub segment_bytes: u64,
+    /// How segments are prepared. Default `Written`.
+    pub preallocate: Preallocate,
+    /// Whether data goes past the page cache. Default `Auto`.
+    pub direct: DirectIo,
+    /// Largest payload of one batch in bytes. Default 1 MiB.
+    pub batch_bytes_max: u32,
+    /// Most records in one batch. Default 65,536.
+    pub batch_records_max: u32,
+    /// Largest commit (one write) in bytes; holds at least one batch of the largest size. Default 2 MiB.
+    pub commit_bytes_max: u32,
+    /// Most appends and reads waiting or in work; one more is answered `Overloaded`. Default 4,096.
+    pub outstanding_max: usize,
+    /// Most payload bytes waiting or in work; more is answered `Overloaded`. Default 64 MiB.
+    pub outstanding_bytes_max: usize,
+    /// Most bytes that one read returns, and its default. Default 1 MiB.
+    pub read_bytes_max: u32,
+    /// Registered memory of a shard in bytes, halved until the host's limits allow it. Default 32 MiB.
+    pub arena_bytes: usize,
+    /// Size of each manifest copy in bytes: a multiple of 8,192, at least 64 KiB. Default 8 MiB.
+    pub manifest_bytes: u64,
+    /// Most logs. Default 1,024.
+    pub logs_max: usize,
+    /// How long a log rests before a mark tells recovery that all of it was durable. Default 100 ms.
+    pub idle_mark_after: Duration,
+    /// How long opening waits for another process to let go of the store. Default 30 s.
+    pub lock_wait: Duration,
+    /// A deliberate defect, for tests that prove that they would notice it.
+    #[cfg(feature = "simulation")]
+    pub sabotage: Option<Sabotage>,
+}
+
+/// A deliberate defect of the engine. The disk's own lies live in `strandline_disk::sim`.
+#[cfg(feature = "simulation")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Sabotage {
+    /// A segment takes records before the manifest durably knows it.
+    RecordBeforeEdit,
+    /// Recovery leaves what lies past the end where it is.
+    KeepDeadTail,
+    /// Callers are answered when a commit is started.
+    AnswerBeforeCompletion,
+}
+
+/// A configuration that cannot work: which fields, which values, what to change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A value is outside its range.
+    #[error("{field} = {value} is out of range: set it from {low} to {high}")]
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The smallest legal value.
+        low: u64,
+        /// The largest legal value.
+        high: u64,
+    },
+    /// A value is not a multiple of what it must be.
+    #[error("{field} = {value} must be a multiple of {unit}")]
+    NotAMultiple {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The unit.
+        unit: u64,
+    },
+    /// Two fields contradict each other.
+    #[error(
+        "{larger} = {larger_value} must be at least {needed} for {smaller} = {smaller_value}: raise {larger} or lower {smaller}"
+    )]
+    TooSmallFor {
+        /// The field that is too small.
+        larger: &'static str,
+        /// Its value.
+        larger_value: u64,
+        /// What it must be at least.
+        needed: u64,
+        /// The field that needs it.
+        smaller: &'static str,
+        /// Its value.
+        smaller_value: u64,
+    },
+}
+
+/// A configuration that has been checked. Only this reaches the floors below.
+#[derive(Clone, Debug)]
+pub struct CheckedConfig(Config);
+
+impl std::ops::Deref for CheckedConfig {
+    type Target = Config;
+
+    fn deref(&self) -> &Config {
+        &self.0
+    }
+}
+
+impl Config {
+    /// The defaults, for a store at `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Config {
+        Config {
+            root: root.into(),
+            segment_bytes: 64 << 20,
+            preallocate: Preallocate::Written,
+            direct: DirectIo::Auto,
+            batch_bytes_max: 1 << 20,
+            batch_records_max: 65_536,
+            commit_bytes_max: 2 << 20,
+            outstanding_max: 4_096,
+            outstanding_bytes_max: 64 << 20,
+            read_bytes_max: 1 << 20,
+            arena_bytes: 32 << 20,
+            manifest_bytes: 8 << 20,
+            logs_max: 1_024,
+            idle_mark_after: Duration::from_millis(100),
+            lock_wait: Duration::from_secs(30),
+            #[cfg(feature = "simulation")]
+            sabotage: None,
+        }
+    }
+
+    /// Checks every field and every relation between fields.
+    ///
+    /// # Errors
+    /// The first thing that cannot work, naming the field, its value and what to change.
+    pub fn check(self) -> Result<CheckedConfig, ConfigError> {
+        let block = BLOCK as u64;
+        in_range("segment_bytes", self.segment_bytes, 64 << 10, 4 << 30)?;
+        multiple_of("segment_bytes", self.segment_bytes, block)?;
+        in_range("batch_bytes_max", u64::from(self.batch_bytes_max), 1, 64 << 20)?;
+        in_range("batch_records_max", u64::from(self.batch_records_max), 1, 1 << 24)?;
+        in_range("commit_bytes_max", u64::from(self.commit_bytes_max), block, 128 << 20)?;
+        in_range("outstanding_max", self.outstanding_max as u64, 1, 1 << 20)?;
+        in_range("outstanding_bytes_max", self.outstanding_bytes_max as u64, 1, 1 << 40)?;
+        in_range("read_bytes_max", u64::from(self.read_bytes_max), 1, 64 << 20)?;
+        in_range("arena_bytes", self.arena_bytes as u64, 64 << 10, 1 << 34)?;
+        in_range("manifest_bytes", self.manifest_bytes, 64 << 10, 1 << 30)?;
+        multiple_of("manifest_bytes", self.manifest_bytes, 2 * block)?;
+        in_range("logs_max", self.logs_max as u64, 1, 1 << 20)?;
+        let batch = ("batch_bytes_max", u64::from(self.batch_bytes_max));
+        let batch_on_disk = (batch.1 + HEADER_BYTES as u64).next_multiple_of(8);
+        // The header block of a new segment and the kept part of the tail block go into the same write.
+        let commit = ("commit_bytes_max", u64::from(self.commit_bytes_max));
+        large_enough(commit, batch_on_disk.next_multiple_of(block) + 2 * block, batch)?;
+        // A segment holds its header, the largest batch, a mark, and the largest index with the footer.
+        let overhead = block + HEADER_BYTES as u64 + index::reserve_bytes(self.segment_bytes);
+        large_enough(("segment_bytes", self.segment_bytes), overhead + batch_on_disk, batch)?;
+        large_enough(("outstanding_bytes_max", self.outstanding_bytes_max as u64), batch.1, batch)?;
+        large_enough(("arena_bytes", self.arena_bytes as u64), 2 * commit.1.next_power_of_two(), commit)?;
+        Ok(CheckedConfig(self))
+    }
+}
+
+impl CheckedConfig {
+    /// The most that may have been in flight past the durable end of a log at a crash, in bytes: one commit, and the
+    /// block that it shares with what stood before it.
+    #[must_use]
+    pub fn look_ahead(&self) -> u64 {
+        u64::from(self.commit_bytes_max).next_multiple_of(BLOCK as u64) + BLOCK as u64
+    }
+
+    /// Whether this deliberate defect is wanted.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn sabotaged(&self, sabotage: Sabotage) -> bool {
+        self.sabotage == Some(sabotage)
+    }
+}
+
+/// True when the named deliberate defect is switched on; always false, at no cost, outside tests.
+macro_rules! sabotaged {
+    ($config:expr, $which:ident) => {{
+        #[cfg(feature = "simulation")]
+        let on = $config.sabotaged($crate::config::Sabotage::$which);
+        #[cfg(not(feature = "simulation"))]
+        let on = {
+            let _ = &$config;
+            false
+        };
+        on
+    }};
+}
+pub(crate) use sabotaged;
+
+fn in_range(field: &'static str, value: u64, low: u64, high: u64) -> Result<(), ConfigError> {
+    if (low..=high).contains(&value) { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, low, high }) }
+}
+
+fn multiple_of(field: &'static str, value: u64, unit: u64) -> Result<(), ConfigError> {
+    if value.is_multiple_of(unit) { Ok(()) } else { Err(ConfigError::NotAMultiple { field, value, unit }) }
+}
+
+fn large_enough(larger: (&'static str, u64), needed: u64, smaller: (&'static str, u64)) -> Result<(), ConfigError> {
+    if larger.1 >= needed {
+        return Ok(());
+    }
+    Err(ConfigError::TooSmallFor {
+        larger: larger.0,
+        larger_value: larger.1,
+        needed,
+        smaller: smaller.0,
+        smaller_value: smaller.1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_can_work() {
+        Config::new("x").check().expect("defaults");
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_the_value() {
+        let refuse = |change: &dyn Fn(&mut Config)| {
+            let mut config = Config::new("x");
+            change(&mut config);
+            config.check().expect_err("a refusal").to_string()
+        };
+        assert_eq!(
+            refuse(&|c| c.segment_bytes = 4096),
+            "segment_bytes = 4096 is out of range: set it from 65536 to 4294967296"
+        );
+        assert_eq!(refuse(&|c| c.segment_bytes = (1 << 20) + 1), "segment_bytes = 1048577 must be a multiple of 4096");
+        assert!(refuse(&|c| c.commit_bytes_max = 1 << 20).contains("for batch_bytes_max = 1048576"));
+        assert!(refuse(&|c| c.segment_bytes = 1 << 20).contains("for batch_bytes_max"));
+        assert!(refuse(&|c| c.arena_bytes = 1 << 20).contains("for commit_bytes_max"));
+        assert!(refuse(&|c| c.outstanding_max = 0).contains("outstanding_max = 0"));
+    }
+}

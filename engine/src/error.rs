@@ -1,0 +1,297 @@
+//! What each verb may answer instead of doing it: one enum per verb, the cause kept, a sentence that says what to change.
+
+use crate::batch::Batch;
+use crate::id::{LogId, Offset, SegmentId};
+use crate::pending::Unanswered;
+use std::path::PathBuf;
+use strandline_disk::uring::SetupError;
+use strandline_disk::{DiskError, Position};
+
+/// Opening a store was refused or failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The configuration cannot work.
+    #[error("the configuration was refused: {0}")]
+    Config(#[from] crate::config::ConfigError),
+    /// The ring or the root could not be set up.
+    #[error(transparent)]
+    Setup(#[from] std::sync::Arc<SetupError>),
+    /// The directory holds other things, and no store.
+    #[error("{} holds {entry:?} and no strandline.format: it is not a store. Use an empty directory", root.display())]
+    NotAStore {
+        /// The directory.
+        root: PathBuf,
+        /// The first entry that does not belong to a store that is being made.
+        entry: String,
+    },
+    /// A file that says what this store is does not verify.
+    #[error("{file} does not verify ({reason}): restore it from a copy of the store; nothing was changed")]
+    Identity {
+        /// The file.
+        file: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The manifest is damaged in both copies at the same place.
+    #[error(
+        "both copies of the manifest are damaged at {position}, and edits after it verify: nothing was changed; restore one copy"
+    )]
+    ManifestDamaged {
+        /// Where, in the region in force.
+        position: Position,
+    },
+    /// The manifest says two things that cannot both be true.
+    #[error("the manifest contradicts itself: {0}; nothing was changed")]
+    ManifestContradiction(String),
+    /// No copy of the manifest can be read, but the store was made completely.
+    #[error(
+        "neither copy of the manifest has a region that verifies: restore manifest/a or manifest/b; nothing was changed"
+    )]
+    ManifestLost,
+    /// The manifest does not fit its files any more.
+    #[error("the manifest needs {needed} bytes and a region has {room}: raise manifest_bytes")]
+    ManifestFull {
+        /// Bytes of the snapshot.
+        needed: u64,
+        /// Bytes of a region.
+        room: u64,
+    },
+    /// The disk failed.
+    #[error("opening the store failed: {0}")]
+    Disk(#[from] DiskError),
+    /// The shard's thread could not be started.
+    #[error("the shard's thread could not be started: {0}")]
+    Thread(String),
+    /// The shard's thread ended while it was opening, by a panic.
+    #[error("the shard's thread ended while opening: {0}")]
+    ShardGone(String),
+}
+
+/// Why a log takes no appends any more, until the store is opened again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Latch {
+    /// The segment whose write or sync failed.
+    pub segment: SegmentId,
+    /// Where in it.
+    pub position: Position,
+    /// What the disk answered.
+    pub source: DiskError,
+}
+
+/// The store has too much in hand: nothing was queued, the batch comes back.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{outstanding} operations ({bytes} bytes) are waiting or in work, the limits are outstanding_max = {limit} and outstanding_bytes_max = {bytes_limit}: try again, or await `append`"
+)]
+pub struct Overloaded {
+    /// The batch, unchanged.
+    pub batch: Batch,
+    /// Operations outstanding.
+    pub outstanding: usize,
+    /// The limit of operations.
+    pub limit: usize,
+    /// Payload bytes outstanding.
+    pub bytes: usize,
+    /// The limit of bytes.
+    pub bytes_limit: usize,
+}
+
+/// An append was not done. What was not acknowledged may or may not be found after a crash.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// The batch is larger than the store takes.
+    #[error("a batch of {bytes} bytes is over batch_bytes_max = {limit}: make smaller batches or raise it")]
+    BatchTooLarge {
+        /// Bytes of its payload.
+        bytes: usize,
+        /// The limit.
+        limit: u32,
+    },
+    /// The batch has more records than the store takes.
+    #[error("a batch of {records} records is over batch_records_max = {limit}: make smaller batches or raise it")]
+    TooManyRecords {
+        /// Its records.
+        records: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// This write failed, and may or may not be on disk. The log takes no appends until the store is opened again.
+    #[error("log {log}: writing segment {} at {} failed: {}; the log takes no appends until the store is opened again", latch.segment, latch.position, latch.source)]
+    Failed {
+        /// The log.
+        log: LogId,
+        /// What failed, and where.
+        latch: Box<Latch>,
+    },
+    /// An earlier write failed; this append did not touch the disk.
+    #[error("log {log} takes no appends since segment {} failed at {} ({}): open the store again", latch.segment, latch.position, latch.source)]
+    Latched {
+        /// The log.
+        log: LogId,
+        /// What had failed, and where.
+        latch: Box<Latch>,
+    },
+    /// There is no room for the next segment. The log goes on by itself when there is.
+    #[error("log {log}: no room to prepare the next segment ({source}): free space; appends go on by themselves")]
+    DiskFull {
+        /// The log.
+        log: LogId,
+        /// What the disk answered.
+        source: DiskError,
+    },
+    /// The next segment could not be prepared.
+    #[error("log {log}: preparing the next segment failed: {source}; it is tried again at the next append")]
+    Prepare {
+        /// The log.
+        log: LogId,
+        /// What the disk answered.
+        source: DiskError,
+    },
+    /// The log has used up its offsets or segment numbers.
+    #[error("log {log} has no {what} left: use another range")]
+    Exhausted {
+        /// The log.
+        log: LogId,
+        /// What is used up.
+        what: &'static str,
+    },
+    /// The store is closed or closing.
+    #[error("the store is closed")]
+    Closed,
+    /// The shard's thread died; open the store again.
+    #[error("the shard's thread ended by a panic: open the store again")]
+    ShardGone,
+}
+
+/// A read gave nothing, and says why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The offset is not in the log.
+    #[error("log {log} holds offsets {earliest} to {end}, not {requested}: read from {earliest}")]
+    OutOfRange {
+        /// The log.
+        log: LogId,
+        /// What was asked for.
+        requested: Offset,
+        /// The earliest live offset.
+        earliest: Offset,
+        /// One past the last readable offset.
+        end: Offset,
+    },
+    /// What stands there does not verify. It is kept as it is.
+    #[error(
+        "segment {segment} is damaged at {position} ({reason}): offsets {from} to {to} cannot be read; go on at {to}"
+    )]
+    Corrupt {
+        /// The segment.
+        segment: SegmentId,
+        /// Where the damage starts.
+        position: Position,
+        /// The first offset that cannot be read.
+        from: Offset,
+        /// The first offset after the damage.
+        to: Offset,
+        /// What does not verify.
+        reason: String,
+    },
+    /// The disk failed.
+    #[error("reading segment {segment} at {position} failed: {source}")]
+    Disk {
+        /// The segment.
+        segment: SegmentId,
+        /// Where.
+        position: Position,
+        /// What the disk answered.
+        source: DiskError,
+    },
+    /// Too much is outstanding.
+    #[error("{outstanding} operations are waiting or in work, the limit is outstanding_max = {limit}: try again")]
+    Overloaded {
+        /// Operations outstanding.
+        outstanding: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The store is closed or closing.
+    #[error("the store is closed")]
+    Closed,
+    /// The shard's thread died; open the store again.
+    #[error("the shard's thread ended by a panic: open the store again")]
+    ShardGone,
+}
+
+/// A log could not be opened or made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogError {
+    /// The store holds as many logs as it may.
+    #[error("the store holds {limit} logs, as many as logs_max allows: raise logs_max")]
+    TooManyLogs {
+        /// The limit.
+        limit: usize,
+    },
+    /// The manifest could not be written.
+    #[error("the manifest could not be written: {0}; open the store again")]
+    Manifest(DiskError),
+    /// The manifest does not fit its files any more.
+    #[error("the manifest needs {needed} bytes and a region has {room}: raise manifest_bytes")]
+    ManifestFull {
+        /// Bytes of the snapshot.
+        needed: u64,
+        /// Bytes of a region.
+        room: u64,
+    },
+    /// Too much is outstanding.
+    #[error("{outstanding} operations are waiting or in work, the limit is outstanding_max = {limit}: try again")]
+    Overloaded {
+        /// Operations outstanding.
+        outstanding: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The store is closed or closing.
+    #[error("the store is closed")]
+    Closed,
+    /// The shard's thread died; open the store again.
+    #[error("the shard's thread ended by a panic: open the store again")]
+    ShardGone,
+}
+
+/// Closing did not end well. Everything that was acknowledged is safe all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CloseError {
+    /// Some logs could not be marked or sealed.
+    #[error("{logs} logs could not be closed cleanly, the first of them: {first}; they are recovered at the next open")]
+    Unclean {
+        /// How many.
+        logs: usize,
+        /// What the first one met.
+        first: DiskError,
+    },
+    /// The shard's thread died.
+    #[error("the shard's thread ended by a panic")]
+    ShardGone,
+}
+
+impl<T> Unanswered for Result<T, AppendError> {
+    fn unanswered() -> Self {
+        Err(AppendError::ShardGone)
+    }
+}
+
+impl<T> Unanswered for Result<T, ReadError> {
+    fn unanswered() -> Self {
+        Err(ReadError::ShardGone)
+    }
+}
+
+impl<T> Unanswered for Result<T, LogError> {
+    fn unanswered() -> Self {
+        Err(LogError::ShardGone)
+    }
+}
+
+impl Unanswered for Result<(), CloseError> {
+    fn unanswered() -> Self {
+        Err(CloseError::ShardGone)
+    }
+}

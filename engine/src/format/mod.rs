@@ -1,0 +1,17 @@
+//! The bytes on disk: what `docs/FORMAT.md` says, read and written.
+//!
+//! Pure functions between bytes and plain values. Nothing here reads a file, looks at a clock or decides what damage means.
+//! Every decoder takes any bytes at all and answers with a value or a typed refusal, in time linear in the bytes.
+
+#[cfg(test)]
+mod any;
+pub mod batch;
+pub mod block;
+pub mod checksum;
+mod edit;
+mod field;
+pub mod index;
+pub mod manifest;
+pub mod record;
+pub mod scan;
+pub mod segment;

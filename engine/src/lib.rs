@@ -1,0 +1,32 @@
+//! Strandline: a segment store for broker authors, on io_uring.
+//!
+//! [`Store::open`] opens a directory, [`Store::log`] a log in it. [`Log::append`] answers when a batch is durable,
+//! [`Log::read`] gives whole verified batches back. No async runtime is needed, and every one works.
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod config;
+pub mod error;
+pub mod format;
+pub mod id;
+pub mod layout;
+mod log;
+#[doc(hidden)]
+pub mod manifest;
+pub mod pending;
+#[doc(hidden)]
+pub mod segment;
+#[doc(hidden)]
+pub mod shard;
+mod store;
+
+pub use batch::{Batch, BatchBuilder, BatchError, Header, Record, StoredBatch, StoredRecord};
+pub use config::{Config, DirectIo, Preallocate};
+pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, ReadError};
+pub use id::{LogId, Offset, RangeNumber, Topic};
+pub use log::Receipt;
+pub use pending::Pending;
+pub use shard::OpenReport;
+pub use shard::command::ReadAnswer;
+pub use store::{Counters, Log, Reading, Store};
+pub use strandline_disk::Capabilities;

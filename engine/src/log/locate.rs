@@ -1,0 +1,44 @@
+//! Where an offset is: which segment, and whether it is in the log at all. Plain decisions.
+
+use super::Log;
+use crate::error::ReadError;
+use crate::id::Offset;
+use crate::segment::active::Active;
+
+/// Where a read starts.
+#[derive(Debug)]
+pub enum Place<'a> {
+    /// In a closed segment: its place in the list.
+    Closed(usize),
+    /// In the active segment.
+    Active(&'a Active),
+    /// At the end: there is nothing to read yet.
+    End,
+}
+
+/// Finds `offset` among what may be read: from the start of the log up to its durable end.
+///
+/// # Errors
+/// [`ReadError::OutOfRange`], with the earliest live offset.
+pub fn locate<A>(log: &Log<A>, offset: Offset) -> Result<Place<'_>, ReadError> {
+    if offset < log.start || offset > log.durable_end {
+        return Err(ReadError::OutOfRange {
+            log: log.id.clone(),
+            requested: offset,
+            earliest: log.start,
+            end: log.durable_end,
+        });
+    }
+    if offset == log.durable_end {
+        return Ok(Place::End);
+    }
+    if let Some(active) = log.active.as_ref().filter(|active| offset >= active.base) {
+        return Ok(Place::Active(active));
+    }
+    let place = log.closed.partition_point(|closed| closed.end <= offset);
+    match log.closed.get(place) {
+        Some(closed) if closed.base <= offset => Ok(Place::Closed(place)),
+        // Segments of a log follow each other without a gap; a range that none covers reads as its end.
+        _ => Ok(Place::End),
+    }
+}

@@ -1,0 +1,130 @@
+//! A page: the bytes of a snapshot as frames, and the reading of a region from two copies. No I/O.
+
+use super::state::State;
+use crate::format::manifest::{self as format, Edit, FramePlace, NotAFrame};
+use crate::id::StoreId;
+use strandline_disk::{BLOCK, Position};
+
+/// How many payload bytes a frame of a snapshot holds at most. Small enough that a region is filled well.
+const SNAPSHOT_FRAME_BYTES: usize = 16 << 10;
+
+/// Frames in the making, from the first position after a region's header.
+#[derive(Debug)]
+pub struct Page {
+    store: StoreId,
+    sequence: u64,
+    /// The frames.
+    pub bytes: Vec<u8>,
+    /// The number of the next frame.
+    pub number: u64,
+}
+
+impl Page {
+    /// A snapshot of `state` as the frames of region `sequence`.
+    #[must_use]
+    pub fn snapshot(store: StoreId, sequence: u64, state: &State) -> Page {
+        let mut page = Page { store, sequence, bytes: Vec::new(), number: 0 };
+        let mut group: Vec<Edit> = Vec::new();
+        let mut bytes = 0;
+        for edit in state.snapshot() {
+            bytes += edit.encoded_bytes();
+            if bytes > SNAPSHOT_FRAME_BYTES && !group.is_empty() {
+                page.push(&group);
+                group.clear();
+                bytes = edit.encoded_bytes();
+            }
+            group.push(edit);
+        }
+        page.push(&group);
+        page
+    }
+
+    fn push(&mut self, edits: &[Edit]) {
+        let frame = {
+            let place = FramePlace { store: self.store, sequence: self.sequence, position: self.end() };
+            format::encode_frame(edits, self.number, place)
+        };
+        self.bytes.extend_from_slice(&frame);
+        self.number += 1;
+    }
+
+    /// The position after the last frame, in the region.
+    #[must_use]
+    pub fn end(&self) -> Position {
+        Position((BLOCK + self.bytes.len()) as u64)
+    }
+}
+
+/// What two copies of a region say together.
+#[derive(Debug)]
+pub struct Merged {
+    /// The state that their frames build.
+    pub state: State,
+    /// Where a copy does not verify though the other does, and is not merely shorter.
+    pub damage: Vec<(usize, Position)>,
+}
+
+/// Why two copies say nothing together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Neither copy verifies at this position, but a frame after it does.
+    Damaged(Position),
+    /// Two edits contradict each other.
+    Contradiction(String),
+}
+
+/// Reads the frames of a region from both copies: at each position from the one that verifies.
+///
+/// A copy that merely ends earlier was behind when the process died: its last frame was not acknowledged. A copy that
+/// fails at a position and verifies after it is damaged.
+///
+/// # Errors
+/// [`Unreadable`], when both copies fail where edits once stood.
+pub fn merge(copies: [&[u8]; 2], store: StoreId, sequence: u64) -> Result<Merged, Unreadable> {
+    let mut merged = Merged { state: State::default(), damage: Vec::new() };
+    let mut failed: [Vec<Position>; 2] = [Vec::new(), Vec::new()];
+    let (mut position, mut number) = (BLOCK, 0);
+    loop {
+        let at = Position(position as u64);
+        let place = FramePlace { store, sequence, position: at };
+        let read = copies.map(|bytes| frame_at(bytes, number, place));
+        let Some((edits, consumed)) = read.iter().find_map(|read| read.as_ref().ok()) else {
+            return match copies.iter().any(|bytes| verifies_later(bytes, number, place)) {
+                true => Err(Unreadable::Damaged(at)),
+                false => Ok(merged),
+            };
+        };
+        for (copy, read) in read.iter().enumerate() {
+            match read {
+                Ok(_) => merged.damage.extend(failed[copy].drain(..).map(|position| (copy, position))),
+                Err(_) => failed[copy].push(at),
+            }
+        }
+        for edit in edits {
+            merged.state.apply(edit).map_err(Unreadable::Contradiction)?;
+        }
+        position += consumed;
+        number += 1;
+    }
+}
+
+type FrameRead = Result<(Vec<Edit>, usize), NotAFrame>;
+
+fn frame_at(bytes: &[u8], number: u64, place: FramePlace) -> FrameRead {
+    let rest = bytes.get(place.position.0 as usize..).unwrap_or_default();
+    let (frame, consumed) = format::decode_frame(rest, number, place)?;
+    Ok((frame.edits, consumed))
+}
+
+/// Whether a frame that came later verifies somewhere after `place`.
+fn verifies_later(bytes: &[u8], number: u64, place: FramePlace) -> bool {
+    let mut position = place.position.plus(format::FRAME_ALIGN);
+    while let Some(rest) = bytes.get(position.0 as usize..).filter(|rest| rest.len() >= format::FRAME_HEADER_BYTES) {
+        match format::decode_frame(rest, number + 1, FramePlace { position, ..place }) {
+            Ok(_) => return true,
+            Err(NotAFrame::Number { found, .. }) if found > number => return true,
+            _ => position = position.plus(format::FRAME_ALIGN),
+        }
+    }
+    false
+}

@@ -1,0 +1,213 @@
+//! The manifest in use: it takes edits, writes them as frames to both copies, and turns the page when a region is full.
+//!
+//! Edits that arrive while a frame is being written go into the next one together. A frame that fails latches the
+//! manifest: nothing after it is acknowledged until the store is opened again.
+
+use super::copies::Copies;
+use super::page::Page;
+use super::state::State;
+use crate::format::manifest::{self as format, Edit, FramePlace};
+use crate::id::StoreId;
+use crate::segment::tail::Tail;
+use futures_channel::oneshot;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::rc::Rc;
+use strandline_disk::{Buffer, Disk, DiskError, Position};
+
+/// An edit did not become durable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// The disk failed; the manifest takes no edits until the store is opened again.
+    #[error("the manifest could not be written: {0}")]
+    Disk(DiskError),
+    /// The snapshot does not fit a region any more.
+    #[error("the manifest needs {needed} bytes and a region has {room}: raise manifest_bytes")]
+    Full {
+        /// Bytes of the snapshot.
+        needed: u64,
+        /// Bytes of a region.
+        room: u64,
+    },
+}
+
+type EditAnswer = Result<(), ManifestError>;
+
+struct Submitted {
+    edits: Vec<Edit>,
+    answer: oneshot::Sender<EditAnswer>,
+}
+
+/// Where edits are handed in. Clones share the queue.
+#[derive(Clone, Default)]
+pub struct Edits(Rc<RefCell<VecDeque<Submitted>>>);
+
+impl Edits {
+    /// Hands in edits that belong together: all of them become durable, or none.
+    pub fn submit(&self, edits: Vec<Edit>) -> impl Future<Output = EditAnswer> + use<> {
+        let (answer, answered) = oneshot::channel();
+        self.0.borrow_mut().push_back(Submitted { edits, answer });
+        async move { answered.await.expect("the manifest answers every edit") }
+    }
+}
+
+/// The manifest in use.
+pub struct Manifest<D> {
+    disk: D,
+    copies: Copies,
+    store: StoreId,
+    sequence: u64,
+    number: u64,
+    tail: Tail,
+    state: State,
+    edits: Edits,
+    in_commit: Vec<oneshot::Sender<EditAnswer>>,
+    latched: Option<ManifestError>,
+}
+
+impl<D> std::fmt::Debug for Manifest<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Manifest")
+            .field("sequence", &self.sequence)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a commit of the manifest came to.
+#[derive(Debug)]
+pub struct ManifestCommit {
+    result: Result<(), DiskError>,
+    /// The written buffer and its position, when a frame was appended.
+    appended: Option<(Buffer, Position, Position)>,
+}
+
+/// What the manifest does next.
+enum Step {
+    Append { buffer: Buffer, at: Position, end: Position },
+    Turn { page: Page },
+}
+
+impl<D: Disk> Manifest<D> {
+    /// A manifest as it was read. Its page must be turned before it takes edits.
+    #[must_use]
+    pub fn new(disk: D, copies: Copies, store: StoreId, sequence: u64, state: State) -> Manifest<D> {
+        // The region is treated as full, so that the first commit turns the page whatever it is.
+        let tail = Tail::at_boundary(Position(copies.region_bytes()));
+        let (edits, in_commit) = (Edits::default(), Vec::new());
+        Manifest { disk, copies, store, sequence, number: 0, tail, state, edits, in_commit, latched: None }
+    }
+
+    /// What the manifest says, edits in the making included.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The queue for edits.
+    #[must_use]
+    pub fn edits(&self) -> Edits {
+        self.edits.clone()
+    }
+
+    /// True while there is a commit to start or to wait for.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.in_commit.is_empty() || !self.edits.0.borrow().is_empty()
+    }
+
+    /// Starts a commit of what has been handed in, unless one is under way. Its outcome goes to [`Manifest::settle`].
+    pub fn stage(&mut self) -> Option<impl Future<Output = ManifestCommit> + use<D>> {
+        if !self.in_commit.is_empty() || self.edits.0.borrow().is_empty() {
+            return None;
+        }
+        if let Some(error) = &self.latched {
+            self.edits.0.borrow_mut().drain(..).for_each(|submitted| drop(submitted.answer.send(Err(error.clone()))));
+            return None;
+        }
+        let batch = self.take_edits();
+        let step = self.plan(&batch)?;
+        let (disk, copies, store, sequence) = (self.disk.clone(), self.copies.clone(), self.store, self.sequence);
+        Some(async move {
+            match step {
+                Step::Append { buffer, at, end } => {
+                    let (buffer, result) = copies.write_durably(&disk, sequence, at, buffer).await;
+                    ManifestCommit { result, appended: Some((buffer, at, end)) }
+                }
+                Step::Turn { page } => {
+                    let result = copies.turn_page(&disk, store, sequence, &page.bytes).await;
+                    ManifestCommit { result, appended: None }
+                }
+            }
+        })
+    }
+
+    /// Takes over the outcome of a commit and answers those who handed its edits in.
+    pub fn settle(&mut self, commit: ManifestCommit) {
+        if let Some((buffer, at, end)) = commit.appended {
+            self.tail.advance(&buffer, at, end);
+        }
+        let answer = commit.result.map_err(ManifestError::Disk);
+        if let Err(error) = &answer {
+            self.latched = Some(error.clone());
+        }
+        self.in_commit.drain(..).for_each(|waiting| drop(waiting.send(answer.clone())));
+    }
+
+    /// Takes as many groups of edits as one frame holds.
+    fn take_edits(&mut self) -> Vec<Edit> {
+        let mut queue = self.edits.0.borrow_mut();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while let Some(next) = queue.front() {
+            bytes += next.edits.iter().map(Edit::encoded_bytes).sum::<usize>();
+            if bytes > format::FRAME_BYTES_MAX / 4 && !batch.is_empty() {
+                break;
+            }
+            let Some(submitted) = queue.pop_front() else { break };
+            batch.extend(submitted.edits);
+            self.in_commit.push(submitted.answer);
+        }
+        batch
+    }
+
+    /// Applies the edits and decides how they are written. `None` when they do not fit and were refused.
+    fn plan(&mut self, batch: &[Edit]) -> Option<Step> {
+        let room = self.copies.region_bytes();
+        let frame = {
+            let place = FramePlace { store: self.store, sequence: self.sequence, position: self.tail.end() };
+            format::encode_frame(batch, self.number, place)
+        };
+        if self.tail.end().0 + frame.len() as u64 <= room {
+            // While the arena is in use the edits go by a page turn, which waits for its buffers.
+            if let Some(mut laid) = self.tail.lay(self.disk.pool(), frame.len()) {
+                apply(&mut self.state, batch);
+                laid.buffer[laid.kept..laid.kept + frame.len()].copy_from_slice(&frame);
+                self.number += 1;
+                return Some(Step::Append { buffer: laid.buffer, at: laid.at, end: self.tail.end().plus(frame.len()) });
+            }
+        }
+        let mut next = self.state.clone();
+        apply(&mut next, batch);
+        let page = Page::snapshot(self.store, self.sequence + 1, &next);
+        if page.end().0 > room {
+            let error = ManifestError::Full { needed: page.end().0, room };
+            self.in_commit.drain(..).for_each(|waiting| drop(waiting.send(Err(error.clone()))));
+            return None;
+        }
+        self.state = next;
+        self.sequence += 1;
+        self.number = page.number;
+        // The tail's kept bytes are those after the last whole block of the page.
+        let kept_from = page.bytes.len() - page.bytes.len() % strandline_disk::BLOCK;
+        self.tail = Tail::from_block(page.end(), &page.bytes[kept_from..]);
+        Some(Step::Turn { page })
+    }
+}
+
+/// Applies edits that come from the shard, which knows the state: a contradiction is a defect of it, not of the disk.
+fn apply(state: &mut State, edits: &[Edit]) {
+    for edit in edits {
+        state.apply(edit).unwrap_or_else(|text| panic!("an edit of our own contradicts the manifest: {text}"));
+    }
+}

@@ -1,0 +1,253 @@
+//! Pending: an answer that will come, for a future, a blocked thread, a poller or a callback alike.
+//!
+//! No lock is taken and, for pooled places, nothing is allocated: the place is an atomic one-element queue and an atomic
+//! waker. The answering side gives exactly one answer; dropped without one, it gives [`Unanswered::unanswered`].
+
+use crossbeam_queue::ArrayQueue;
+use futures_util::task::AtomicWaker;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+/// What is answered when the shard that owed the answer is gone.
+pub trait Unanswered {
+    /// The answer of a shard that died.
+    fn unanswered() -> Self;
+}
+
+struct Place<T> {
+    value: ArrayQueue<T>,
+    waker: AtomicWaker,
+}
+
+impl<T> Place<T> {
+    fn new() -> Arc<Place<T>> {
+        Arc::new(Place { value: ArrayQueue::new(1), waker: AtomicWaker::new() })
+    }
+}
+
+/// Places that are used again, so that an append allocates nothing in steady state.
+pub(crate) struct Places<T>(Arc<ArrayQueue<Arc<Place<T>>>>);
+
+impl<T> Clone for Places<T> {
+    fn clone(&self) -> Self {
+        Places(self.0.clone())
+    }
+}
+
+impl<T: Unanswered> Places<T> {
+    pub(crate) fn new(capacity: usize) -> Places<T> {
+        Places(Arc::new(ArrayQueue::new(capacity)))
+    }
+
+    pub(crate) fn pair(&self) -> (Answer<T>, Pending<T>) {
+        let place = self.0.pop().unwrap_or_else(Place::new);
+        (Answer { place: Some(place.clone()) }, Pending { place, home: Some(self.clone()) })
+    }
+}
+
+/// An answer and where it will be awaited.
+#[must_use]
+pub fn pair<T: Unanswered>() -> (Answer<T>, Pending<T>) {
+    let place = Place::new();
+    (Answer { place: Some(place.clone()) }, Pending { place, home: None })
+}
+
+/// The side that owes the answer.
+pub struct Answer<T: Unanswered> {
+    place: Option<Arc<Place<T>>>,
+}
+
+impl<T: Unanswered> Answer<T> {
+    /// Gives the answer.
+    pub fn give(mut self, value: T) {
+        self.fill(value);
+    }
+
+    fn fill(&mut self, value: T) {
+        if let Some(place) = self.place.take() {
+            // The place is empty: this side alone fills it, and only once.
+            let _ = place.value.push(value);
+            place.waker.wake();
+        }
+    }
+}
+
+impl<T: Unanswered> Drop for Answer<T> {
+    fn drop(&mut self) {
+        if self.place.is_some() {
+            self.fill(T::unanswered());
+        }
+    }
+}
+
+/// An answer that will come: await it, [`wait`](Pending::wait) for it, look with [`try_take`](Pending::try_take), or
+/// be called with [`on_ready`](Pending::on_ready). Dropping it does not undo what was asked for.
+#[must_use = "what was asked for goes on, but nobody will see the answer"]
+pub struct Pending<T> {
+    place: Arc<Place<T>>,
+    home: Option<Places<T>>,
+}
+
+impl<T> Pending<T> {
+    /// The answer, if it has come. After it was taken once this says `None` for ever.
+    pub fn try_take(&mut self) -> Option<T> {
+        let value = self.place.value.pop()?;
+        if let Some(home) = self.home.take() {
+            // The answering side may still be about to wake this place; its next user then wakes once in vain.
+            let _ = home.0.push(self.place.clone());
+        }
+        Some(value)
+    }
+
+    /// Blocks this thread until the answer comes. Not for threads that run an async executor.
+    pub fn wait(mut self) -> T {
+        if let Some(value) = self.try_take() {
+            return value;
+        }
+        PARKER.with(|waker| {
+            loop {
+                self.place.waker.register(waker);
+                if let Some(value) = self.try_take() {
+                    return value;
+                }
+                std::thread::park();
+            }
+        })
+    }
+
+    /// Calls `f` with the answer: on the shard's thread when it comes, or here when it has come already. `f` must not block.
+    pub fn on_ready(mut self, f: impl FnOnce(T) + Send + 'static)
+    where
+        T: Send + 'static,
+    {
+        if let Some(value) = self.try_take() {
+            return f(value);
+        }
+        let place = self.place.clone();
+        let callback = Arc::new(Callback { pending: Mutex::new(Some((self, Box::new(f)))) });
+        place.waker.register(&Waker::from(callback.clone()));
+        callback.run_if_answered();
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        if let Some(value) = self.try_take() {
+            return Poll::Ready(value);
+        }
+        self.place.waker.register(context.waker());
+        self.try_take().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl<T> std::fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pending({})", if self.place.value.is_empty() { "not yet answered" } else { "answered" })
+    }
+}
+
+type Called<T> = (Pending<T>, Box<dyn FnOnce(T) + Send>);
+
+/// Runs a closure when it is woken with the answer there.
+struct Callback<T> {
+    pending: Mutex<Option<Called<T>>>,
+}
+
+impl<T> Callback<T> {
+    fn run_if_answered(&self) {
+        let answered = {
+            let mut guard = self.pending.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let value = guard.as_mut().and_then(|(pending, _)| pending.try_take());
+            value.and_then(|value| guard.take().map(|(_, f)| (value, f)))
+        };
+        if let Some((value, f)) = answered {
+            f(value);
+        }
+    }
+}
+
+impl<T: Send + 'static> Wake for Callback<T> {
+    fn wake(self: Arc<Self>) {
+        self.run_if_answered();
+    }
+}
+
+/// Unparks a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+thread_local! {
+    static PARKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    impl Unanswered for u32 {
+        fn unanswered() -> u32 {
+            u32::MAX
+        }
+    }
+
+    #[test]
+    fn an_answer_reaches_a_waiting_thread() {
+        let (answer, pending) = pair();
+        let waiter = std::thread::spawn(move || pending.wait());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        answer.give(7u32);
+        assert_eq!(waiter.join().expect("the waiter"), 7);
+    }
+
+    #[test]
+    fn an_answer_that_is_never_given_is_answered_all_the_same() {
+        let (answer, pending) = pair::<u32>();
+        drop(answer);
+        assert_eq!(pending.wait(), u32::MAX);
+    }
+
+    #[test]
+    fn a_callback_runs_once_whether_the_answer_is_early_or_late() {
+        for early in [true, false] {
+            let (answer, pending) = pair();
+            let (sent, seen) = mpsc::channel();
+            let mut answer = Some(answer);
+            if early {
+                answer.take().expect("not given yet").give(3u32);
+            }
+            pending.on_ready(move |value| sent.send(value).expect("the test listens"));
+            if let Some(answer) = answer {
+                answer.give(3u32);
+            }
+            assert_eq!(seen.iter().collect::<Vec<_>>(), [3]);
+        }
+    }
+
+    #[test]
+    fn a_place_is_used_again_and_never_shows_an_old_answer() {
+        let places = Places::new(4);
+        for round in 0..100u32 {
+            let (answer, mut pending) = places.pair();
+            assert_eq!(pending.try_take(), None);
+            answer.give(round);
+            assert_eq!(pending.wait(), round);
+        }
+        assert_eq!(places.0.len(), 1);
+        let (answer, pending) = places.pair();
+        drop(pending);
+        answer.give(5u32);
+        let (_answer, mut pending) = places.pair();
+        assert_eq!(pending.try_take(), None, "a place whose answer nobody took is not used again");
+    }
+}

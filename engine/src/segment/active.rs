@@ -1,0 +1,211 @@
+//! The active segment: the write head of a log. Plain state; what it lays into buffers others write.
+
+use super::tail::{Laid, Tail};
+use crate::batch::Batch;
+use crate::format::batch::{BatchHeader, HEADER_BYTES, total_length};
+use crate::format::index::{self, Index};
+use crate::format::segment::SegmentHeader;
+use crate::id::{Generation, Offset, SegmentId, Uid};
+use strandline_disk::{BLOCK, Buffer, File, Pool, Position};
+
+/// A file that is ready to take records, and known to the manifest as prepared.
+#[derive(Clone, Debug)]
+pub struct PreparedFile {
+    /// Its segment.
+    pub id: SegmentId,
+    /// Its uid.
+    pub uid: Uid,
+    /// Its generation.
+    pub generation: Generation,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The most that may be in flight past its durable end, in bytes, as the manifest recorded it.
+    pub look_ahead: u64,
+    /// The file, open.
+    pub file: File,
+}
+
+/// What recovery found in a segment that goes on.
+#[derive(Debug)]
+pub struct Found {
+    /// Its end and the bytes of its last block.
+    pub tail: Tail,
+    /// Its batches.
+    pub index: Index,
+    /// Store times of the first and the last batch, 0 without one.
+    pub store_times_ms: (u64, u64),
+}
+
+/// The write head of a log.
+#[derive(Debug)]
+pub struct Active {
+    /// Its segment.
+    pub id: SegmentId,
+    /// The uid of its file.
+    pub uid: Uid,
+    /// Its generation.
+    pub generation: Generation,
+    /// Its file.
+    pub file: File,
+    /// Its first offset.
+    pub base: Offset,
+    /// When it took its first record, wall ms.
+    pub opened_at_ms: u64,
+    /// Entries of batches that were staged; only those below the durable end may be used.
+    pub index: Index,
+    /// Store times of the first and the last batch, 0 before one.
+    pub store_times_ms: (u64, u64),
+    /// Size of its file in bytes.
+    pub size: u64,
+    /// The most that may be in flight past its durable end, in bytes: recovery looks no further.
+    pub look_ahead: u64,
+    /// The durable end and the bytes of its block.
+    tail: Tail,
+    /// Where the next batch goes: ahead of the tail while a commit is in flight.
+    staged: Position,
+    /// Batches end here at the latest; behind it there is room for a mark, the largest index and the footer.
+    limit: Position,
+    /// The header block, until it was laid into the first write.
+    header: Option<Box<SegmentHeader>>,
+    /// Whether the manifest has been told that it is live.
+    pub announced: bool,
+}
+
+/// The position up to which batches may stand in a file of `size` bytes.
+#[must_use]
+pub fn batch_limit(size: u64) -> Position {
+    Position(size - index::reserve_bytes(size) - HEADER_BYTES as u64)
+}
+
+impl Active {
+    /// Begins a segment. Its header block goes with the first write.
+    #[must_use]
+    pub fn begin(prepared: PreparedFile, header: SegmentHeader) -> Active {
+        Active {
+            id: prepared.id,
+            uid: prepared.uid,
+            generation: prepared.generation,
+            file: prepared.file,
+            base: header.base,
+            opened_at_ms: header.opened_at_ms,
+            index: Index::default(),
+            store_times_ms: (0, 0),
+            tail: Tail::at_boundary(Position(0)),
+            staged: Position(BLOCK as u64),
+            size: prepared.size,
+            look_ahead: prepared.look_ahead,
+            limit: batch_limit(prepared.size),
+            header: Some(Box::new(header)),
+            announced: false,
+        }
+    }
+
+    /// Goes on with a segment that was recovered up to `tail`.
+    #[must_use]
+    pub fn resume(prepared: PreparedFile, base: Offset, opened_at_ms: u64, found: Found) -> Active {
+        let Found { tail, index, store_times_ms } = found;
+        Active {
+            id: prepared.id,
+            uid: prepared.uid,
+            generation: prepared.generation,
+            file: prepared.file,
+            base,
+            opened_at_ms,
+            index,
+            store_times_ms,
+            staged: tail.end(),
+            tail,
+            size: prepared.size,
+            look_ahead: prepared.look_ahead,
+            limit: batch_limit(prepared.size),
+            header: None,
+            announced: true,
+        }
+    }
+
+    /// The position after the last durable batch.
+    #[must_use]
+    pub fn durable_end(&self) -> Position {
+        self.tail.end().max(Position(BLOCK as u64))
+    }
+
+    /// Bytes of its batches that are durable.
+    #[must_use]
+    pub fn logical_bytes(&self) -> u64 {
+        self.durable_end().since(Position(BLOCK as u64))
+    }
+
+    /// Whether a batch of `payload` bytes still fits behind `laid` bytes that are being laid.
+    #[must_use]
+    pub fn fits(&self, laid: usize, payload: usize) -> bool {
+        let more = laid + total_length(payload);
+        let in_flight = (self.buffer_bytes(more) + BLOCK) as u64;
+        self.staged.plus(more) <= self.limit && in_flight <= self.look_ahead
+    }
+
+    /// How large a buffer a commit of `length` batch bytes takes.
+    #[must_use]
+    pub fn buffer_bytes(&self, length: usize) -> usize {
+        self.tail.buffer_bytes(self.header_bytes() + length)
+    }
+
+    fn header_bytes(&self) -> usize {
+        if self.header.is_some() { BLOCK } else { 0 }
+    }
+
+    /// Takes a buffer for a commit of `length` batch bytes; `None` while the pool has none. The buffer begins with what
+    /// must stand before the batches: the kept bytes of the tail's block, or the header block of a new segment.
+    #[must_use]
+    pub fn lay(&mut self, pool: &Pool, length: usize) -> Option<Laid> {
+        let header = self.header_bytes();
+        let mut laid = self.tail.lay(pool, header + length)?;
+        if let Some(block) = self.header.take() {
+            laid.buffer[..BLOCK].copy_from_slice(&block.encode());
+            laid.kept = BLOCK;
+        }
+        Some(laid)
+    }
+
+    /// Lays one batch into `room`, which starts where the batch will stand; gives the bytes that it took.
+    pub fn lay_batch(&mut self, header: &BatchHeader, batch: &Batch, room: &mut [u8]) -> usize {
+        let length = total_length(batch.payload().len());
+        let payload_end = HEADER_BYTES + batch.payload().len();
+        room[..HEADER_BYTES].copy_from_slice(&header.encode(self.uid, self.staged));
+        room[HEADER_BYTES..payload_end].copy_from_slice(batch.payload());
+        room[payload_end..length].fill(0);
+        self.note(header, length);
+        length
+    }
+
+    /// Lays a mark into `room`.
+    pub fn lay_mark(&mut self, header: &BatchHeader, room: &mut [u8]) {
+        room[..HEADER_BYTES].copy_from_slice(&header.encode(self.uid, self.staged));
+        self.staged = self.staged.plus(HEADER_BYTES);
+    }
+
+    fn note(&mut self, header: &BatchHeader, length: usize) {
+        self.index.note(self.staged, header);
+        if self.store_times_ms.0 == 0 {
+            self.store_times_ms.0 = header.store_time_ms;
+        }
+        self.store_times_ms.1 = header.store_time_ms;
+        self.staged = self.staged.plus(length);
+    }
+
+    /// True until its first write was laid.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        self.header.is_some()
+    }
+
+    /// The position after the last staged batch.
+    #[must_use]
+    pub fn staged_end(&self) -> Position {
+        self.staged
+    }
+
+    /// Takes over a commit that became durable.
+    pub fn advance(&mut self, buffer: &Buffer, at: Position, end: Position) {
+        self.tail.advance(buffer, at, end);
+    }
+}

@@ -1,0 +1,129 @@
+//! A closed segment: one that takes no more appends. Opened and indexed when it is first read.
+
+use super::survey::{self, Damage, Expected};
+use crate::format::index::{INDEX_ENTRY_BYTES, Index};
+use crate::format::segment::SegmentFooter;
+use crate::id::{Generation, Offset, SegmentId, Uid};
+use crate::layout;
+use std::rc::Rc;
+use strandline_disk::{Access, BLOCK, Disk, DiskError, File, OpenFile, Position, transfer};
+
+/// How much of an index is read at once, in bytes.
+const INDEX_PIECE: usize = 256 << 10;
+
+/// A segment that takes no more appends.
+#[derive(Clone, Debug)]
+pub struct Closed {
+    /// Its segment.
+    pub id: SegmentId,
+    /// The uid of its file.
+    pub uid: Uid,
+    /// Its generation.
+    pub generation: Generation,
+    /// Size of its file in bytes.
+    pub size: u64,
+    /// The most that may have been in flight past its durable end, in bytes.
+    pub look_ahead: u64,
+    /// Its first offset.
+    pub base: Offset,
+    /// One past its last offset.
+    pub end: Offset,
+    /// When it took its first record, wall ms.
+    pub opened_at_ms: u64,
+    /// Whether the manifest was told that it had been live.
+    pub announced: bool,
+    /// Whether it has its footer.
+    pub sealed: bool,
+    /// Its file and index, once it was opened.
+    pub loaded: Option<Rc<Loaded>>,
+}
+
+/// An open closed segment.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The file.
+    pub file: File,
+    /// Its index.
+    pub index: Index,
+    /// The position after its last batch.
+    pub data_end: Position,
+    /// Store times of the first and the last batch, 0 without one.
+    pub store_times_ms: (u64, u64),
+    /// What does not verify below its end, as far as is known.
+    pub damage: Vec<Damage>,
+}
+
+impl Closed {
+    /// Opens the file and reads its index; where footer or index are missing or wrong, builds it from the data.
+    ///
+    /// # Errors
+    /// What the disk answered.
+    pub async fn load<D: Disk>(&self, disk: &D) -> Result<Loaded, DiskError> {
+        let directory = transfer::open_directory(disk, &disk.root(), &layout::directory_name(&self.id)).await?;
+        let name = layout::data_file_name(self.generation);
+        let file = transfer::open(disk, &directory, &name, OpenFile::Existing, Access::Auto).await?;
+        if self.sealed {
+            match self.read_index(disk, &file).await? {
+                Ok((index, footer)) => {
+                    let store_times_ms = (footer.first_store_time_ms, footer.last_store_time_ms);
+                    let data_end = footer.data_end;
+                    return Ok(Loaded { file, index, data_end, store_times_ms, damage: Vec::new() });
+                }
+                Err(reason) => tracing::warn!(segment = %self.id, reason, "the index is built again from the data"),
+            }
+        }
+        let expected = Expected {
+            uid: self.uid,
+            base: self.base,
+            end: Some(self.end),
+            size: self.size,
+            look_ahead: self.look_ahead,
+        };
+        let found = survey::survey(disk, &file, &expected).await?;
+        Ok(Loaded {
+            file,
+            index: found.index,
+            data_end: found.end,
+            store_times_ms: found.store_times_ms,
+            damage: found.damage,
+        })
+    }
+
+    async fn read_index<D: Disk>(
+        &self,
+        disk: &D,
+        file: &File,
+    ) -> Result<Result<(Index, SegmentFooter), &'static str>, DiskError> {
+        let Some(footer_at) = self.size.checked_sub(BLOCK as u64) else { return Ok(Err("the size is too small")) };
+        let block = read_exactly(disk, file, Position(footer_at), BLOCK).await?;
+        let Ok(footer) = SegmentFooter::decode(&block) else { return Ok(Err("the footer does not verify")) };
+        if footer.uid != self.uid || footer.base != self.base || footer.end != self.end {
+            return Ok(Err("the footer belongs to another file"));
+        }
+        let bytes = footer.index_entries as usize * INDEX_ENTRY_BYTES;
+        if footer.index_at.0.saturating_add(bytes as u64) > footer_at || footer.data_end.0 > footer_at {
+            return Ok(Err("the footer points past the end"));
+        }
+        let bytes = read_exactly(disk, file, footer.index_at, bytes).await?;
+        match Index::decode(&bytes, footer.index_entries, footer.index_crc) {
+            Ok(index) => Ok(Ok((index, footer))),
+            Err(_) => Ok(Err("the index does not verify")),
+        }
+    }
+}
+
+/// Reads `length` bytes at a block boundary; fewer only at the end of the file.
+async fn read_exactly<D: Disk>(disk: &D, file: &File, at: Position, length: usize) -> Result<Vec<u8>, DiskError> {
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        let want = (length - bytes.len()).min(INDEX_PIECE);
+        let buffer = transfer::take_buffer(disk, want.next_multiple_of(BLOCK)).await;
+        let (buffer, result) = transfer::read(disk, file, buffer, at.plus(bytes.len())).await;
+        let got = result?.min(want);
+        bytes.extend_from_slice(&buffer[..got]);
+        if got < want {
+            break;
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,7 @@
+//! Segments: one directory, one file. What is written to them, what is found in them, and how they end.
+
+pub mod active;
+pub mod closed;
+pub mod seal;
+pub mod survey;
+pub mod tail;

@@ -1,0 +1,315 @@
+//! The survey: what a segment's file really holds. Its batches, its end, what is damaged below it, what is torn past it.
+//!
+//! Reads only. Torn is not rot: bytes past the durable end may be anything after a crash, bytes below it may not. The batch that
+//! fails to verify at offset 120 is rot when anything proves that offset 120 had been durable: a later batch within the look-ahead
+//! whose `durable_to` is 121 or more, or a known end. Otherwise nothing at or after it was ever acknowledged, and it is torn.
+
+use crate::format::batch::{BatchHeader, PAYLOAD_BYTES_MAX};
+use crate::format::block::BlockError;
+use crate::format::index::Index;
+use crate::format::scan::{self, Fed, FoundBatch, Scan, Stop, StopReason};
+use crate::format::segment::SegmentHeader;
+use crate::id::{Life, Offset, Uid};
+use crate::segment::active::batch_limit;
+use crate::segment::tail::Tail;
+use futures_util::stream::{FuturesOrdered, StreamExt};
+use std::ops::ControlFlow;
+use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
+
+/// How much is read at once while scanning, in bytes.
+const PIECE: usize = 512 << 10;
+/// How many pieces are read ahead.
+const AHEAD: usize = 4;
+
+/// What is known of a segment before it is surveyed.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    /// The uid of its file: the batches of no other file verify.
+    pub uid: Uid,
+    /// Its first offset.
+    pub base: Offset,
+    /// One past its last offset, where something else proves it.
+    pub end: Option<Offset>,
+    /// Size of its file in bytes.
+    pub size: u64,
+    /// The most that may have been in flight past its durable end, in bytes.
+    pub look_ahead: u64,
+}
+
+/// A stretch below the end that does not verify. It stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it starts.
+    pub position: Position,
+    /// The first offset that cannot be read.
+    pub from: Offset,
+    /// The first offset after it.
+    pub to: Offset,
+    /// What does not verify.
+    pub reason: String,
+}
+
+/// What lies past the end, and was never acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    /// The position after its last byte that is not zero.
+    pub end: Position,
+    /// How many whole valid batches are in it.
+    pub batches: usize,
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub struct Survey {
+    /// Its batches, indexed.
+    pub index: Index,
+    /// How many batches verify, marks not counted.
+    pub batches: u64,
+    /// The position after the last batch.
+    pub end: Position,
+    /// One past the last offset.
+    pub end_offset: Offset,
+    /// Store times of the first and the last batch, 0 without one.
+    pub store_times_ms: (u64, u64),
+    /// The largest `durable_to` in it.
+    pub durable_to: Offset,
+    /// What does not verify below the end.
+    pub damage: Vec<Damage>,
+    /// What lies past the end.
+    pub torn: Option<Torn>,
+    /// The tail to go on with.
+    pub tail: Tail,
+}
+
+/// Reads the header block. The outer error is the disk's.
+///
+/// # Errors
+/// What the disk answered.
+pub async fn read_header<D: Disk>(disk: &D, file: &File) -> Result<Result<SegmentHeader, BlockError>, DiskError> {
+    let buffer = transfer::take_buffer(disk, BLOCK).await;
+    let (mut buffer, result) = transfer::read(disk, file, buffer, Position(0)).await;
+    let got = result?;
+    buffer[got..].fill(0);
+    Ok(SegmentHeader::decode(&buffer))
+}
+
+/// The first batch of a file that verifies, and the largest `durable_to` within its look-ahead; marks count too.
+///
+/// # Errors
+/// What the disk answered.
+pub async fn first_batch<D: Disk>(
+    disk: &D,
+    file: &File,
+    uid: Uid,
+    look_ahead: u64,
+) -> Result<Option<(BatchHeader, Offset)>, DiskError> {
+    let start = Position(BLOCK as u64);
+    let window = read_window(disk, file, start, start.plus(look_ahead as usize)).await?;
+    let found = scan::find_batches(&window, start, uid, PAYLOAD_BYTES_MAX);
+    let mut whole = found.iter().filter(|found| found.payload_ok);
+    let Some(first) = whole.clone().next() else { return Ok(None) };
+    let durable_to = whole.by_ref().map(|found| found.header.durable_to).max().unwrap_or_default();
+    Ok(Some((first.header, durable_to)))
+}
+
+/// Reads the batches of a file from front to end.
+///
+/// # Errors
+/// What the disk answered.
+pub async fn survey<D: Disk>(disk: &D, file: &File, expected: &Expected) -> Result<Survey, DiskError> {
+    let mut chain = Chain::new(expected);
+    let end = loop {
+        let stop = scan_chain(disk, file, expected, &mut chain).await?;
+        if expected.end == Some(chain.next) {
+            break stop.at;
+        }
+        let later = find_later(disk, file, expected, stop.at).await?;
+        if !chain.step_over(&stop, &later, expected.end) {
+            break stop.at;
+        }
+    };
+    let window = read_window(disk, file, end, window_end(expected, end)).await?;
+    let torn = scan::last_nonzero(&window).map(|last| Torn {
+        end: end.plus(last + 1),
+        batches: scan::find_batches(&window, end, expected.uid, PAYLOAD_BYTES_MAX)
+            .iter()
+            .filter(|found| found.payload_ok)
+            .count(),
+    });
+    let block = read_window(disk, file, end.block_floor(BLOCK), end).await?;
+    let tail = Tail::from_block(end, &block);
+    Ok(Survey {
+        index: chain.index,
+        batches: chain.batches,
+        end,
+        end_offset: chain.next,
+        store_times_ms: chain.store_times_ms,
+        durable_to: chain.durable_to,
+        damage: chain.damage,
+        torn,
+        tail,
+    })
+}
+
+/// Looks for batches past `at`: as far as anything may have been in flight, and, where the end is known to be further on, until
+/// some are found or the file ends. Windows overlap by half, so that no batch is cut by both.
+async fn find_later<D: Disk>(
+    disk: &D,
+    file: &File,
+    expected: &Expected,
+    at: Position,
+) -> Result<Vec<FoundBatch>, DiskError> {
+    let mut from = at;
+    loop {
+        let to = window_end(expected, from.plus(expected.look_ahead as usize));
+        let to = if expected.end.is_some() { to } else { window_end(expected, from) };
+        let window = read_window(disk, file, from, to).await?;
+        let found = scan::find_batches(&window, from, expected.uid, PAYLOAD_BYTES_MAX);
+        let last = expected.end.is_none() || to >= Position(expected.size);
+        if last || found.iter().any(|found| found.payload_ok && found.position > at) {
+            return Ok(found);
+        }
+        from = from.plus(expected.look_ahead as usize).block_floor(BLOCK);
+    }
+}
+
+/// How far past `at` anything may have been in flight.
+fn window_end(expected: &Expected, at: Position) -> Position {
+    at.plus(expected.look_ahead as usize).min(Position(expected.size)).max(at)
+}
+
+/// The chain of batches: each starts at the offset where the one before it ended.
+struct Chain {
+    /// No batch may reach past it.
+    limit: Option<Offset>,
+    position: Position,
+    next: Offset,
+    life: Life,
+    index: Index,
+    batches: u64,
+    store_times_ms: (u64, u64),
+    durable_to: Offset,
+    damage: Vec<Damage>,
+}
+
+impl Chain {
+    fn new(expected: &Expected) -> Chain {
+        Chain {
+            limit: expected.end,
+            position: Position(BLOCK as u64),
+            next: expected.base,
+            life: Life(0),
+            index: Index::default(),
+            batches: 0,
+            store_times_ms: (0, 0),
+            durable_to: Offset(0),
+            damage: Vec::new(),
+        }
+    }
+
+    /// Takes a batch that verifies, if it follows the one before it.
+    fn take(&mut self, position: Position, header: &BatchHeader) -> ControlFlow<()> {
+        let reaches_past = self.limit.is_some_and(|limit| header.end > limit);
+        if header.first != self.next || header.life < self.life || reaches_past {
+            return ControlFlow::Break(());
+        }
+        self.position = position.plus(header.total_length());
+        self.next = header.end;
+        self.life = header.life;
+        self.durable_to = self.durable_to.max(header.durable_to);
+        if !header.is_mark() {
+            self.batches += 1;
+            self.index.note(position, header);
+            if self.store_times_ms.0 == 0 {
+                self.store_times_ms.0 = header.store_time_ms;
+            }
+            self.store_times_ms.1 = header.store_time_ms;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// At a stop: when something proves that the next offset had been durable, notes the damage and goes on behind it.
+    /// False when this is the end.
+    fn step_over(&mut self, stop: &Stop, later: &[FoundBatch], end: Option<Offset>) -> bool {
+        let follows = |found: &FoundBatch| found.header.first >= self.next && found.header.life >= self.life;
+        let valid = later.iter().filter(|found| found.payload_ok && follows(found));
+        let proof = valid.clone().map(|found| found.header.durable_to).max().max(end);
+        if proof.is_none_or(|durable_to| durable_to <= self.next) {
+            return false;
+        }
+        // A batch that verifies but does not follow may be where the chain goes on.
+        let refused = matches!(stop.why, StopReason::Refused(_));
+        let resume = valid.clone().find(|found| found.position > stop.at || refused);
+        let (position, to) = match resume {
+            Some(found) => (found.position, found.header.first),
+            None => (stop.at, end.unwrap_or(self.next)),
+        };
+        self.damage.push(Damage { position: stop.at, from: self.next, to, reason: stop.why.to_string() });
+        self.position = position;
+        self.next = to;
+        resume.is_some()
+    }
+}
+
+/// Scans from where the chain stands until a batch does not verify or does not follow.
+async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: &mut Chain) -> Result<Stop, DiskError> {
+    let limit = batch_limit(expected.size).plus(crate::format::batch::HEADER_BYTES);
+    let start = chain.position;
+    let mut scan = Scan::new(expected.uid, start, PAYLOAD_BYTES_MAX);
+    // Read-ahead takes at most half of the arena.
+    let piece = PIECE.min(disk.pool().largest() / (2 * AHEAD)).next_multiple_of(BLOCK);
+    let mut pieces = FuturesOrdered::new();
+    let mut next = start.block_floor(BLOCK);
+    let mut skip = start.since(next) as usize;
+    loop {
+        while pieces.len() < AHEAD && next < limit {
+            pieces.push_back(read_piece(disk, file, next, piece.min(limit.since(next) as usize)));
+            next = next.plus(piece);
+        }
+        let Some(piece) = pieces.next().await else {
+            return Ok(scan.finish());
+        };
+        let (buffer, got) = piece?;
+        let whole = got == buffer.len();
+        let fresh = buffer.get(skip..got).unwrap_or_default();
+        skip = 0;
+        if let Fed::Stopped(stop) = scan.feed(fresh, &mut |position, header| chain.take(position, header)) {
+            return Ok(stop);
+        }
+        if !whole {
+            return Ok(scan.finish()); // The file ends here.
+        }
+    }
+}
+
+async fn read_piece<D: Disk>(
+    disk: &D,
+    file: &File,
+    at: Position,
+    length: usize,
+) -> Result<(strandline_disk::Buffer, usize), DiskError> {
+    let buffer = transfer::take_buffer(disk, length.next_multiple_of(BLOCK)).await;
+    let (buffer, result) = transfer::read(disk, file, buffer, at).await;
+    Ok((buffer, result?))
+}
+
+/// Reads `from..to`, in whole blocks underneath. What the file does not have reads as zeros.
+pub async fn read_window<D: Disk>(disk: &D, file: &File, from: Position, to: Position) -> Result<Vec<u8>, DiskError> {
+    let length = to.since(from) as usize;
+    let mut bytes = Vec::with_capacity(length + 2 * BLOCK);
+    let start = from.block_floor(BLOCK);
+    let skip = from.since(start) as usize;
+    while bytes.len() < skip + length {
+        let want = (skip + length - bytes.len()).next_multiple_of(BLOCK).min(disk.pool().largest() / 4);
+        let buffer = transfer::take_buffer(disk, want).await;
+        let (buffer, result) = transfer::read(disk, file, buffer, start.plus(bytes.len())).await;
+        let got = result?;
+        bytes.extend_from_slice(&buffer[..got]);
+        if got < want {
+            bytes.resize(skip + length, 0);
+        }
+    }
+    bytes.truncate(skip + length);
+    bytes.drain(..skip);
+    Ok(bytes)
+}

@@ -1,0 +1,248 @@
+//! What callers ask of a shard, and the bounded queue that carries it. Lock-free; full means `Overloaded`, at once.
+
+use crate::batch::Batch;
+use crate::config::CheckedConfig;
+use crate::error::{AppendError, CloseError, LogError, ReadError};
+use crate::id::{LogId, Offset};
+use crate::log::Receipt;
+use crate::pending::{Answer, Places};
+use crate::shard::read::ReadBatches;
+use crossbeam_queue::ArrayQueue;
+use event_listener::{Event, EventListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use strandline_disk::Doorbell;
+
+/// The number of a log in its shard. Never reused while the store is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogNumber(pub usize);
+
+/// What an append is answered.
+pub type AppendAnswer = Result<Receipt, AppendError>;
+/// What a read is answered.
+pub type ReadAnswer = Result<ReadBatches, ReadError>;
+
+/// What callers ask of a shard.
+pub enum Command {
+    /// Append a batch and make it durable.
+    Append {
+        /// The log.
+        log: LogNumber,
+        /// The batch.
+        batch: Batch,
+        /// Who waits for it.
+        answer: Answer<AppendAnswer>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Read whole batches.
+    Read {
+        /// The log.
+        log: LogNumber,
+        /// The first offset wanted.
+        offset: Offset,
+        /// About how many bytes.
+        bytes: usize,
+        /// Who waits for it.
+        answer: Answer<ReadAnswer>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Open a log; make it when it does not exist.
+    OpenLog {
+        /// The log.
+        log: LogId,
+        /// Who waits for it.
+        answer: Answer<Result<LogNumber, LogError>>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Finish everything and stop.
+    Close {
+        /// Who waits for it.
+        answer: Answer<Result<(), CloseError>>,
+    },
+}
+
+/// Plain counters of what a shard did, since it was opened.
+#[derive(Debug, Default)]
+pub struct ShardCounters {
+    /// Commits that were settled.
+    pub commits: AtomicU64,
+    /// Records acknowledged.
+    pub records: AtomicU64,
+    /// Payload bytes acknowledged.
+    pub bytes: AtomicU64,
+    /// Segments rolled.
+    pub rolls: AtomicU64,
+    /// Rolls that had to wait for their successor.
+    pub rolls_waited: AtomicU64,
+}
+
+/// The way into a shard, shared by all callers.
+pub struct Queue {
+    commands: ArrayQueue<Command>,
+    doorbell: Doorbell,
+    closed: AtomicBool,
+    gone: AtomicBool,
+    outstanding: AtomicUsize,
+    bytes: AtomicUsize,
+    limit: usize,
+    bytes_limit: usize,
+    room: Event,
+    /// Places for the answers of appends, used again and again.
+    pub(crate) receipts: Places<AppendAnswer>,
+    /// Payload buffers, used again and again.
+    payloads: ArrayQueue<Vec<u8>>,
+    payload_bytes_kept: usize,
+    /// What the shard did.
+    pub counters: ShardCounters,
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (outstanding, bytes) = self.outstanding();
+        write!(f, "Queue({outstanding} of {} operations, {bytes} of {} bytes)", self.limit, self.bytes_limit)
+    }
+}
+
+/// A share of the limits; dropping it gives the share back.
+pub struct Admitted {
+    queue: Arc<Queue>,
+    bytes: usize,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.queue.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.queue.outstanding.fetch_sub(1, Ordering::Release);
+        self.queue.room.notify(1);
+    }
+}
+
+/// Why nothing was queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The limits are reached: operations and bytes outstanding.
+    Overloaded(usize, usize),
+    /// The store is closed, closing, or its shard is gone.
+    Closed,
+}
+
+/// How many payload buffers are kept for use again.
+const PAYLOADS_KEPT: usize = 256;
+
+impl Queue {
+    /// A queue with the limits of `config`, whose shard is woken by `doorbell`.
+    #[must_use]
+    pub fn new(config: &CheckedConfig, doorbell: Doorbell) -> Arc<Queue> {
+        Arc::new(Queue {
+            // One place more than the limit: closing is never refused.
+            commands: ArrayQueue::new(config.outstanding_max + 1),
+            doorbell,
+            closed: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            outstanding: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            limit: config.outstanding_max,
+            bytes_limit: config.outstanding_bytes_max,
+            room: Event::new(),
+            receipts: Places::new(config.outstanding_max),
+            payloads: ArrayQueue::new(PAYLOADS_KEPT.min(config.outstanding_max)),
+            payload_bytes_kept: config.batch_bytes_max as usize / 4,
+            counters: ShardCounters::default(),
+        })
+    }
+
+    /// Takes a share of the limits for one operation with `bytes` payload bytes.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing was taken.
+    pub fn admit(self: &Arc<Queue>, bytes: usize) -> Result<Admitted, Refused> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Refused::Closed);
+        }
+        let outstanding = self.outstanding.fetch_add(1, Ordering::AcqRel);
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let admitted = Admitted { queue: self.clone(), bytes };
+        if outstanding >= self.limit || before.saturating_add(bytes) > self.bytes_limit {
+            drop(admitted);
+            return Err(Refused::Overloaded(outstanding, before));
+        }
+        Ok(admitted)
+    }
+
+    /// Queues a command that was admitted and wakes the shard.
+    pub fn push(&self, command: Command) {
+        // Admission keeps the number of commands below the capacity; closing has a place of its own.
+        if self.commands.push(command).is_err() {
+            unreachable!("the queue holds every admitted command");
+        }
+        self.doorbell.ring();
+        if self.gone.load(Ordering::SeqCst) {
+            // The shard had emptied the queue for the last time before this push.
+            while self.commands.pop().is_some() {}
+        }
+    }
+
+    /// Takes the next command.
+    #[must_use]
+    pub fn pop(&self) -> Option<Command> {
+        self.commands.pop()
+    }
+
+    /// True when nothing waits to be taken.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Operations and payload bytes outstanding.
+    #[must_use]
+    pub fn outstanding(&self) -> (usize, usize) {
+        (self.outstanding.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// The limits on operations and payload bytes.
+    #[must_use]
+    pub fn limits(&self) -> (usize, usize) {
+        (self.limit, self.bytes_limit)
+    }
+
+    /// Waits for a share to be given back.
+    #[must_use]
+    pub fn listen_for_room(&self) -> EventListener {
+        self.room.listen()
+    }
+
+    /// Lets no more commands in.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.room.notify(usize::MAX);
+    }
+
+    /// True once no more commands are let in.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Says that no shard takes commands any more, and drops what waits; each is answered that the shard is gone.
+    pub fn abandon(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+        while self.commands.pop().is_some() {}
+    }
+
+    /// An empty payload buffer, used before where there is one.
+    #[must_use]
+    pub fn payload(&self) -> Vec<u8> {
+        self.payloads.pop().unwrap_or_default()
+    }
+
+    /// Gives a payload buffer back for use again, unless it is a large one.
+    pub fn give_payload_back(&self, payload: Vec<u8>) {
+        if payload.capacity() <= self.payload_bytes_kept.max(64 << 10) {
+            let _ = self.payloads.push(payload);
+        }
+    }
+}

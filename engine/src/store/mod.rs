@@ -1,0 +1,8 @@
+//! The store: what an embedder holds. It starts the shard's thread and hands commands to it.
+
+mod log;
+#[expect(clippy::module_inception, reason = "the noun of this file is the store")]
+mod store;
+
+pub use log::{Log, Reading};
+pub use store::{Counters, Store};
