@@ -14,7 +14,6 @@ mod place;
 mod progress;
 mod report;
 mod scenario;
-mod stub;
 mod subject;
 mod table;
 mod targets;

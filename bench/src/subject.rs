@@ -2,12 +2,14 @@
 
 use crate::error::{BenchError, store};
 use crate::interrupt::Interrupt;
-use crate::stub::{Config, Counters, Log, Offset, Pending, RangeNumber, Record, Store, Topic};
 use std::collections::VecDeque;
 use std::path::Path;
+use strandline::{AppendError, Config, Counters, Log, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic};
 
 /// Appends in flight while a store is filled.
 const FILL_DEPTH: usize = 64;
+
+type Appending = Pending<Result<Receipt, AppendError>>;
 
 /// A store with one log.
 pub struct Subject {
@@ -94,7 +96,7 @@ impl Subject {
     ///
     /// # Errors
     /// What the store answered, or that nothing is there.
-    pub fn read(&self, offset: u64, bytes: u32) -> Result<ReadBack, BenchError> {
+    pub fn read(&self, offset: u64, bytes: usize) -> Result<ReadBack, BenchError> {
         let read = self.log.read(Offset(offset), bytes).wait().map_err(store("reading"))?;
         if read.batches.is_empty() {
             return Err(BenchError::Store { doing: "reading", reason: format!("nothing at offset {offset}") });
@@ -104,15 +106,7 @@ impl Subject {
         Ok(ReadBack { bytes, records, next: read.next.0 })
     }
 
-    /// One past the last offset that can be read.
-    ///
-    /// # Errors
-    /// What the store answered.
-    pub fn end(&self) -> Result<u64, BenchError> {
-        Ok(self.log.end().0)
-    }
-
-    fn start(&self, value: &[u8]) -> Result<Pending, BenchError> {
+    fn start(&self, value: &[u8]) -> Result<Appending, BenchError> {
         let mut batch = self.log.batch();
         batch.push(&Record { value: Some(value), ..Record::default() }).map_err(store("building a batch"))?;
         let batch = batch.build().map_err(store("building a batch"))?;
@@ -120,7 +114,7 @@ impl Subject {
     }
 }
 
-fn settled(pending: Pending) -> Result<(), BenchError> {
+fn settled(pending: Appending) -> Result<(), BenchError> {
     pending.wait().map_err(store("appending"))?;
     Ok(())
 }

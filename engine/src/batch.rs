@@ -381,6 +381,15 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_knows_its_largest_client_timestamp_wherever_it_stands() {
+        let mut builder = BatchBuilder::new(LIMITS);
+        for timestamp_ms in [Some(-9), Some(4), None] {
+            builder.push(&Record { timestamp_ms, ..valued(b"v") }).expect("room");
+        }
+        assert_eq!(builder.build().expect("three records").client_time_max_ms(), Some(4));
+    }
+
+    #[test]
     fn a_buffer_is_reused_without_allocating() {
         let mut builder = BatchBuilder::with_buffer(LIMITS, Vec::with_capacity(1000));
         builder.push(&valued(b"first life")).expect("room");

@@ -77,6 +77,8 @@ pub enum Sabotage {
     KeepDeadTail,
     /// Callers are answered when a commit is started.
     AnswerBeforeCompletion,
+    /// The shard's thread panics when it takes a read.
+    PanicOnRead,
 }
 
 /// A configuration that cannot work: which fields, which values, what to change.

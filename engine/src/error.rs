@@ -81,7 +81,7 @@ pub struct Latch {
 /// The store has too much in hand: nothing was queued, the batch comes back.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{outstanding} operations ({bytes} bytes) are waiting or in work, the limits are outstanding_max = {limit} and outstanding_bytes_max = {bytes_limit}: try again, or await `append`"
+    "{outstanding} operations ({bytes} bytes) are waiting or in work, the limits are outstanding_max = {limit} and outstanding_bytes_max = {bytes_limit}: try again, or await `append_when_room`"
 )]
 pub struct Overloaded {
     /// The batch, unchanged.

@@ -15,7 +15,7 @@ pub const TOPIC_BYTES_MAX_ENCODED: usize = 171;
 pub const NUMBER_MAX: u32 = i32::MAX as u32;
 
 /// The name of a topic: any bytes, none included, short enough that every segment of it has a directory name.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic(Arc<[u8]>);
 
 /// Why bytes are no [`Topic`].

@@ -6,6 +6,7 @@
 use crossbeam_queue::ArrayQueue;
 use futures_util::task::AtomicWaker;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -118,7 +119,8 @@ impl<T> Pending<T> {
         })
     }
 
-    /// Calls `f` with the answer: on the shard's thread when it comes, or here when it has come already. `f` must not block.
+    /// Calls `f` with the answer: on the shard's thread when it comes, or here when it has come already. `f` must not block; should
+    /// it panic on the shard's thread, that is logged and ends there.
     pub fn on_ready(mut self, f: impl FnOnce(T) + Send + 'static)
     where
         T: Send + 'static,
@@ -166,7 +168,10 @@ impl<T> Callback<T> {
             value.and_then(|value| guard.take().map(|(_, f)| (value, f)))
         };
         if let Some((value, f)) = answered {
-            f(value);
+            // The shard's thread serves others too: a panic of the host's code must not end it.
+            if catch_unwind(AssertUnwindSafe(|| f(value))).is_err() {
+                tracing::error!("a callback of the host panicked; its answer had been given");
+            }
         }
     }
 }

@@ -113,7 +113,7 @@ fn read(subject: &Subject, window: &mut Window, records: &Range<u64>) -> Result<
     let mut next = records.start;
     while next < records.end {
         let started = Instant::now();
-        let read = subject.read(next, READ_BYTES as u32)?;
+        let read = subject.read(next, READ_BYTES as usize)?;
         window.took(started.elapsed());
         window.bytes += read.bytes;
         window.records += read.records;

@@ -171,6 +171,11 @@ pub async fn unlink<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Re
     steady(disk, || Operation::Unlink { directory: directory.clone(), name: name.clone() }).await.map(drop)
 }
 
+/// Removes an empty directory.
+pub async fn remove_directory<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<(), DiskError> {
+    steady(disk, || Operation::RemoveDirectory { directory: directory.clone(), name: name.clone() }).await.map(drop)
+}
+
 /// Waits.
 pub async fn sleep<D: Disk>(disk: &D, duration: Duration) -> Result<(), DiskError> {
     steady(disk, || Operation::Sleep { duration }).await.map(drop)

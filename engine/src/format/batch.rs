@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn fields_that_never_may_be_are_refused_by_name() {
         let at_8 = |field: u32| (8, field.to_le_bytes().to_vec());
-        let damages: [Damage; 11] = [
+        let damages: [Damage; 12] = [
             ("codec", vec![(84, vec![5])]),
             ("flags", vec![(85, vec![4])]),
             ("reserved", vec![(86, vec![0, 1])]),
@@ -407,7 +407,9 @@ mod tests {
             ("records", vec![(80, vec![0; 4])]),
             ("records", vec![at_8(0)]),
             ("records", vec![at_8(0), (80, vec![0; 4])]),
-            ("records", vec![(24, 0x2122_2324_2526_2729_u64.to_le_bytes().to_vec())]),
+            // One record more than there are offsets, and a mark with a payload.
+            ("records", vec![(24, 0x2122_2324_2527_292a_u64.to_le_bytes().to_vec())]),
+            ("records", vec![(80, vec![0; 4]), (24, 0x2122_2324_2526_2728_u64.to_le_bytes().to_vec())]),
             (
                 "payload checksum",
                 vec![at_8(0), (80, vec![0; 4]), (24, 0x2122_2324_2526_2728_u64.to_le_bytes().to_vec())],

@@ -404,6 +404,16 @@ mod tests {
     }
 
     #[test]
+    fn an_index_has_an_entry_for_each_stretch_of_data_and_not_one_more() {
+        let data_end = Position(DATA_START.0 + 4096 + 8);
+        let index_at = data_end.block_ceiling(4096);
+        let full = SegmentFooter { data_end, index_at, index_entries: 2, ..footer() };
+        assert_eq!(full.check(), Ok(()));
+        let over = SegmentFooter { index_entries: 3, ..full };
+        assert_eq!(over.check(), Err("number of index entries"));
+    }
+
+    #[test]
     fn the_footer_of_a_segment_without_batches_is_good() {
         let empty = SegmentFooter {
             end: footer().base,

@@ -42,8 +42,8 @@ pub enum Successor {
     Making(Rc<Making>),
     /// It is ready to take records.
     Ready(PreparedFile),
-    /// Making it failed; the next append that needs it is told, and the one after that tries again.
-    Failed(DiskError),
+    /// Making it failed, at this time since boot in nanoseconds. It is tried again after a while.
+    Failed(DiskError, u64),
 }
 
 /// What the log tells the task that makes its successor.

@@ -8,6 +8,14 @@ use strandline_disk::{BLOCK, Position};
 /// How many payload bytes a frame of a snapshot holds at most. Small enough that a region is filled well.
 const SNAPSHOT_FRAME_BYTES: usize = 16 << 10;
 
+/// The most bytes of a region that a snapshot of so many bytes of edits takes, its header block included.
+#[must_use]
+pub fn bytes_at_most(edits: usize) -> u64 {
+    // Every frame but the last is more than half full.
+    let frames = edits / (SNAPSHOT_FRAME_BYTES / 2) + 1;
+    (BLOCK + edits + frames * (format::FRAME_HEADER_BYTES + format::FRAME_ALIGN)) as u64
+}
+
 /// Frames in the making, from the first position after a region's header.
 #[derive(Debug)]
 pub struct Page {

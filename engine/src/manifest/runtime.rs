@@ -4,7 +4,7 @@
 //! manifest: nothing after it is acknowledged until the store is opened again.
 
 use super::copies::Copies;
-use super::page::Page;
+use super::page::{self, Page};
 use super::state::State;
 use crate::format::manifest::{self as format, Edit, FramePlace};
 use crate::id::StoreId;
@@ -61,6 +61,8 @@ pub struct Manifest<D> {
     number: u64,
     tail: Tail,
     state: State,
+    /// At least what the state reserves, in bytes of edits.
+    reserved: usize,
     edits: Edits,
     in_commit: Vec<oneshot::Sender<EditAnswer>>,
     latched: Option<ManifestError>,
@@ -95,8 +97,8 @@ impl<D: Disk> Manifest<D> {
     pub fn new(disk: D, copies: Copies, store: StoreId, sequence: u64, state: State) -> Manifest<D> {
         // The region is treated as full, so that the first commit turns the page whatever it is.
         let tail = Tail::at_boundary(Position(copies.region_bytes()));
-        let (edits, in_commit) = (Edits::default(), Vec::new());
-        Manifest { disk, copies, store, sequence, number: 0, tail, state, edits, in_commit, latched: None }
+        let (edits, in_commit, reserved) = (Edits::default(), Vec::new(), state.reserved_bytes());
+        Manifest { disk, copies, store, sequence, number: 0, tail, state, reserved, edits, in_commit, latched: None }
     }
 
     /// What the manifest says, edits in the making included.
@@ -127,6 +129,9 @@ impl<D: Disk> Manifest<D> {
             return None;
         }
         let batch = self.take_edits();
+        if batch.is_empty() {
+            return None; // All of them were refused for want of room.
+        }
         let step = self.plan(&batch)?;
         let (disk, copies, store, sequence) = (self.disk.clone(), self.copies.clone(), self.store, self.sequence);
         Some(async move {
@@ -155,20 +160,45 @@ impl<D: Disk> Manifest<D> {
         self.in_commit.drain(..).for_each(|waiting| drop(waiting.send(answer.clone())));
     }
 
-    /// Takes as many groups of edits as one frame holds.
+    /// Takes as many groups of edits as one frame holds. A group that the region has no room for is refused.
     fn take_edits(&mut self) -> Vec<Edit> {
-        let mut queue = self.edits.0.borrow_mut();
-        let (mut batch, mut bytes) = (Vec::new(), 0);
+        let queue = self.edits();
+        let mut queue = queue.0.borrow_mut();
+        let (mut batch, mut bytes, mut grown) = (Vec::new(), 0, 0);
         while let Some(next) = queue.front() {
             bytes += next.edits.iter().map(Edit::encoded_bytes).sum::<usize>();
             if bytes > format::FRAME_BYTES_MAX / 4 && !batch.is_empty() {
                 break;
             }
             let Some(submitted) = queue.pop_front() else { break };
+            match self.reserve(&submitted.edits, grown) {
+                Ok(more) => grown += more,
+                Err(error) => {
+                    let _ = submitted.answer.send(Err(error));
+                    continue;
+                }
+            }
             batch.extend(submitted.edits);
             self.in_commit.push(submitted.answer);
         }
         batch
+    }
+
+    /// Takes room for edits with which the state grows, beside `grown` bytes that are taken and not yet applied. A region must
+    /// always hold the snapshot: a store whose manifest did not fit it could never be opened again.
+    fn reserve(&mut self, edits: &[Edit], grown: usize) -> Result<usize, ManifestError> {
+        let more: usize = edits.iter().map(State::growth).sum();
+        let room = self.copies.region_bytes();
+        if more > 0 && page::bytes_at_most(self.reserved + more) > room {
+            // What was released since has given its room back.
+            self.reserved = self.state.reserved_bytes() + grown;
+            let needed = page::bytes_at_most(self.reserved + more);
+            if needed > room {
+                return Err(ManifestError::Full { needed, room });
+            }
+        }
+        self.reserved += more;
+        Ok(more)
     }
 
     /// Applies the edits and decides how they are written. `None` when they do not fit and were refused.

@@ -68,7 +68,7 @@ pub enum Stage {
 }
 
 /// How a segment began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opening {
     /// Its first offset.
     pub base: Offset,
@@ -77,7 +77,7 @@ pub struct Opening {
 }
 
 /// How a segment ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Closing {
     /// One past its last offset.
     pub end: Offset,
@@ -176,6 +176,32 @@ impl State {
         record.stage =
             next(record.stage).ok_or_else(|| format!("segment {segment} cannot follow {:?}", record.stage))?;
         Ok(())
+    }
+
+    /// The bytes of edits that this state may come to need without growing: room for the whole life of a segment is taken when it is
+    /// prepared, so that what is there can always be rolled, sealed, and opened again.
+    #[must_use]
+    pub fn reserved_bytes(&self) -> usize {
+        let mut whole = self.clone();
+        for record in whole.logs.values_mut().flat_map(|log| log.segments.values_mut()) {
+            record.stage = Stage::Sealed { opening: record.opening().unwrap_or_default(), closing: Closing::default() };
+        }
+        whole.snapshot().iter().map(Edit::encoded_bytes).sum()
+    }
+
+    /// How many more bytes this state would reserve with this edit; 0 for one whose room was taken before.
+    #[must_use]
+    pub fn growth(edit: &Edit) -> usize {
+        let mut grown = State::default();
+        if let Edit::Prepared { segment, .. } = edit {
+            grown.logs.insert(segment.log.clone(), LogRecord::default());
+        }
+        let before = grown.reserved_bytes();
+        match edit {
+            Edit::LogCreated { .. } | Edit::Prepared { .. } => grown.apply(edit).expect("it follows what was laid for it"),
+            _ => {}
+        }
+        grown.reserved_bytes() - before
     }
 
     /// The edits that build this state from nothing.

@@ -5,10 +5,10 @@ use crate::config::CheckedConfig;
 use crate::error::{AppendError, CloseError, LogError, ReadError};
 use crate::id::{LogId, Offset};
 use crate::log::Receipt;
-use crate::pending::{Answer, Places};
+use crate::pending::{Answer, Places, Unanswered};
 use crate::shard::read::ReadBatches;
 use crossbeam_queue::ArrayQueue;
-use event_listener::{Event, EventListener};
+use event_listener::{Event, EventListener, IntoNotification};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use strandline_disk::Doorbell;
@@ -112,11 +112,20 @@ pub struct Admitted {
     bytes: usize,
 }
 
+impl Admitted {
+    /// Gives the share back, and then the answer: whoever has the answer finds the room.
+    pub fn answer<T: Unanswered>(self, answer: Answer<T>, value: T) {
+        drop(self);
+        answer.give(value);
+    }
+}
+
 impl Drop for Admitted {
     fn drop(&mut self) {
         self.queue.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         self.queue.outstanding.fetch_sub(1, Ordering::Release);
-        self.queue.room.notify(1);
+        // One more than those who were told and have not run yet: each share that comes back is for somebody else.
+        self.queue.room.notify(1.additional());
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::command::LogNumber;
 use super::shard::{Event, Shard};
+use super::stage::RETRY_NS;
 use crate::config::{CheckedConfig, Preallocate, sabotaged};
 use crate::format::manifest::Edit;
 use crate::format::segment::{SegmentHeader, SegmentState};
@@ -60,7 +61,10 @@ impl<D: Disk> Shard<D> {
         match &log.successor {
             Successor::Making(making) => making.want(used as u32 + FILL_LEAD_PER_MILLE),
             Successor::None => self.prepare(number, Urgency::Paced),
-            Successor::Ready(_) | Successor::Failed(_) => {}
+            Successor::Failed(_, at_ns) if self.now.boot_ns.saturating_sub(*at_ns) >= 10 * RETRY_NS => {
+                self.prepare(number, Urgency::Paced);
+            }
+            Successor::Ready(_) | Successor::Failed(..) => {}
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) struct ReadDone {
     loaded: Option<Rc<Loaded>>,
     answer: Answer<ReadAnswer>,
     result: ReadAnswer,
-    _admitted: Admitted,
+    admitted: Admitted,
 }
 
 /// What a read of one segment needs, owned.
@@ -66,8 +66,8 @@ impl<D: Disk> Shard<D> {
         let bytes = bytes.clamp(1, self.config.read_bytes_max as usize);
         let disk = self.disk.clone();
         match locate(log, offset) {
-            Err(error) => answer.give(Err(error)),
-            Ok(Place::End) => answer.give(Ok(ReadBatches { batches: Vec::new(), next: offset })),
+            Err(error) => admitted.answer(answer, Err(error)),
+            Ok(Place::End) => admitted.answer(answer, Ok(ReadBatches { batches: Vec::new(), next: offset })),
             Ok(Place::Active(active)) => {
                 let plan = Plan {
                     segment: active.id.clone(),
@@ -82,7 +82,7 @@ impl<D: Disk> Shard<D> {
                 let segment = active.id.seq;
                 self.spawn(async move {
                     let result = plan.run(&disk).await;
-                    let done = ReadDone { log: number, segment, loaded: None, answer, result, _admitted: admitted };
+                    let done = ReadDone { log: number, segment, loaded: None, answer, result, admitted };
                     Event::Read(Box::new(done))
                 });
             }
@@ -91,14 +91,7 @@ impl<D: Disk> Shard<D> {
                 self.spawn(async move {
                     let (loaded, result) = read_closed(&disk, &closed, offset, bytes).await;
                     let segment = closed.id.seq;
-                    Event::Read(Box::new(ReadDone {
-                        log: number,
-                        segment,
-                        loaded,
-                        answer,
-                        result,
-                        _admitted: admitted,
-                    }))
+                    Event::Read(Box::new(ReadDone { log: number, segment, loaded, answer, result, admitted }))
                 });
             }
         }
@@ -111,7 +104,7 @@ impl<D: Disk> Shard<D> {
                 closed.loaded = Some(loaded);
             }
         }
-        done.answer.give(done.result);
+        done.admitted.answer(done.answer, done.result);
     }
 }
 
@@ -168,6 +161,16 @@ enum Found {
     Damaged { position: Position, to: Offset, reason: String },
 }
 
+/// What stands behind a header that does not verify.
+enum Behind {
+    /// The wanted batch: only one before it is damaged.
+    Wanted(Position),
+    /// A later one, from this offset on, or nothing up to the end of the segment.
+    Later(Offset),
+    /// Nothing as far as the window goes.
+    Unknown,
+}
+
 impl Plan {
     async fn run<D: Disk>(self, disk: &D) -> ReadAnswer {
         // The index leads to within one block of the batch; what stands before it is read along.
@@ -204,7 +207,14 @@ impl Plan {
             }
             let header = match BatchHeader::decode(rest, self.uid, at, PAYLOAD_BYTES_MAX) {
                 Ok(header) => header,
-                Err(why) if read.batches.is_empty() => return self.damaged(window, at, why.to_string()),
+                Err(why) if read.batches.is_empty() => match self.behind(rest, at, cut) {
+                    Behind::Wanted(position) => {
+                        at = position;
+                        continue;
+                    }
+                    Behind::Later(to) => return Found::Damaged { position: at, to, reason: why.to_string() },
+                    Behind::Unknown => return Found::Wants(2 * window.len()),
+                },
                 Err(_) => break,
             };
             if header.end > self.offset && !header.is_mark() {
@@ -249,12 +259,15 @@ impl Plan {
         (start + length).max(window.len()) + 2 * BLOCK
     }
 
-    /// Says up to which offset a stretch without a valid header cannot be read.
-    fn damaged(&self, window: &[u8], at: Position, reason: String) -> Found {
-        let rest = window.get(at.since(self.from) as usize..).unwrap_or_default();
+    /// Looks behind a header that does not verify, at `at`, where the bytes `rest` stand.
+    fn behind(&self, rest: &[u8], at: Position, cut: bool) -> Behind {
         let later = find_batches(rest, at, self.uid, PAYLOAD_BYTES_MAX);
-        let to = later.iter().find(|found| found.header.end > self.offset).map_or(self.end, |found| found.header.first);
-        Found::Damaged { position: at, to: to.max(self.offset.plus(1)), reason }
+        match later.iter().find(|found| found.header.end > self.offset && !found.header.is_mark()) {
+            Some(found) if found.header.first <= self.offset => Behind::Wanted(found.position),
+            Some(found) => Behind::Later(found.header.first),
+            None if cut => Behind::Unknown,
+            None => Behind::Later(self.end),
+        }
     }
 }
 

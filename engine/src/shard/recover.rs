@@ -88,6 +88,10 @@ impl<D: Disk> Recovery<'_, D> {
                 record.stage = Stage::Live(opening);
                 Some((seq, record))
             }
+            Ok(None) if !self.suits(&record) => {
+                self.discard(recovered, &id, &record).await;
+                None
+            }
             Ok(None) => {
                 match self.reset(&id, &record).await {
                     Ok(prepared) => recovered.log.successor = Successor::Ready(prepared),
@@ -102,6 +106,34 @@ impl<D: Disk> Recovery<'_, D> {
         }
     }
 
+    /// Whether a prepared file takes the largest batch of this configuration, which may not be the one that it was made with.
+    fn suits(&self, record: &SegmentRecord) -> bool {
+        record.size >= self.config.segment_bytes && record.look_ahead >= self.config.look_ahead()
+    }
+
+    /// Gives up a prepared file that holds nothing. Should the process die before the manifest forgets it, it is missing at the next
+    /// open, and forgotten then.
+    async fn discard(&mut self, recovered: &mut Recovered, id: &SegmentId, record: &SegmentRecord) {
+        if let Err(error) = self.remove(id, record).await {
+            self.report.warnings.push(format!("segment {id} is too small for this configuration and stays behind: {error}"));
+        }
+        self.release(recovered, id, record);
+    }
+
+    async fn remove(&self, id: &SegmentId, record: &SegmentRecord) -> Result<(), DiskError> {
+        let (root, name) = (self.disk.root(), layout::directory_name(id));
+        let directory = transfer::open_directory(self.disk, &root, &name).await?;
+        transfer::unlink(self.disk, &directory, &layout::data_file_name(record.generation)).await?;
+        transfer::remove_directory(self.disk, &root, &name).await
+    }
+
+    fn release(&self, recovered: &mut Recovered, id: &SegmentId, record: &SegmentRecord) {
+        let (uid, generation) = (record.uid, record.generation);
+        let reason = ReleaseReason::Orphan;
+        recovered.edits.push(Edit::Released { segment: id.clone(), uid, generation, reason, hold_until_ms: 0 });
+        recovered.edits.push(Edit::Gone { uid });
+    }
+
     /// A prepared file that is missing or unreadable holds nothing that was acknowledged: the manifest forgets it.
     fn forget(&mut self, recovered: &mut Recovered, id: &SegmentId, record: &SegmentRecord, error: DiskError) {
         self.report.warnings.push(format!("segment {id} had been prepared and cannot be used: {error}"));
@@ -110,10 +142,7 @@ impl<D: Disk> Recovery<'_, D> {
             recovered.log.latch = Some(Box::new(Latch { segment: id.clone(), position: Position(0), source: error }));
             return;
         }
-        let (uid, generation) = (record.uid, record.generation);
-        let reason = ReleaseReason::Orphan;
-        recovered.edits.push(Edit::Released { segment: id.clone(), uid, generation, reason, hold_until_ms: 0 });
-        recovered.edits.push(Edit::Gone { uid });
+        self.release(recovered, id, record);
     }
 
     async fn survey_prepared(&self, id: &SegmentId, record: &SegmentRecord) -> Result<Option<Opening>, DiskError> {
@@ -203,7 +232,7 @@ impl<D: Disk> Recovery<'_, D> {
             Stage::Sealed { closing, .. } => {
                 (closed.end, closed.sealed) = (closing.end, true);
                 log.end = closing.end;
-                log.last_store_time_ms = log.last_store_time_ms.max(closing.last_store_time_ms);
+                note_store_time(log, closing.last_store_time_ms);
                 log.closed.push_back(closed);
             }
             Stage::Fenced { end, .. } => {
@@ -239,7 +268,7 @@ impl<D: Disk> Recovery<'_, D> {
         let found = survey::survey(self.disk, &opened.file, &expected).await?;
         self.report.scanned_bytes += found.end.0;
         let log = &mut recovered.log;
-        log.last_store_time_ms = log.last_store_time_ms.max(found.store_times_ms.1);
+        note_store_time(log, found.store_times_ms.1);
         closed.end = found.end_offset;
         log.end = found.end_offset;
         if end.is_none() {
@@ -377,6 +406,14 @@ impl<D: Disk> Recovery<'_, D> {
             at = at.plus(length);
         }
         Ok(())
+    }
+}
+
+/// The newest batch says where the stamps stand. An older segment may have larger ones: its stamps lay so far ahead of the clock
+/// that the next one went back to true time, and that must not happen twice.
+fn note_store_time(log: &mut Log<Admitted>, last_of_segment_ms: u64) {
+    if last_of_segment_ms > 0 {
+        log.last_store_time_ms = last_of_segment_ms;
     }
 }
 

@@ -80,7 +80,7 @@ impl<D: Disk> Shard<D> {
         let failed = AppendError::Failed { log: log.id.clone(), latch: Box::new(latch.clone()) };
         for staged in staged {
             if let Some(answer) = staged.answer {
-                answer.give(Err(failed.clone()));
+                staged.admitted.answer(answer, Err(failed.clone()));
             }
         }
         refuse_all(log, &AppendError::Latched { log: log.id.clone(), latch: Box::new(latch.clone()) });
@@ -92,7 +92,7 @@ impl<D: Disk> Shard<D> {
             counters.records.fetch_add(staged.receipt.end.since(staged.receipt.first), Ordering::Relaxed);
             counters.bytes.fetch_add(staged.payload_bytes as u64, Ordering::Relaxed);
             if let Some(answer) = staged.answer {
-                answer.give(Ok(staged.receipt));
+                staged.admitted.answer(answer, Ok(staged.receipt));
             }
         }
     }
@@ -121,11 +121,11 @@ impl<D: Disk> Shard<D> {
             Ok(prepared) => log.successor = Successor::Ready(prepared),
             Err(PrepareError::Disk(source)) => {
                 tracing::warn!(log = %log.id, error = %source, "preparing the next segment failed");
-                log.successor = Successor::Failed(source);
+                log.successor = Successor::Failed(source, self.now.boot_ns);
             }
             Err(PrepareError::Manifest(error)) => {
                 tracing::warn!(log = %log.id, %error, "the manifest did not take the next segment");
-                log.successor = Successor::Failed(manifest_as_disk_error(error));
+                log.successor = Successor::Failed(manifest_as_disk_error(error), self.now.boot_ns);
             }
             Err(PrepareError::Exhausted) => {
                 log.successor = Successor::None;

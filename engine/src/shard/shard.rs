@@ -4,7 +4,7 @@ use super::command::{Admitted, Command, LogNumber, Queue};
 use super::prepare::{PrepareError, Urgency};
 use super::read::ReadDone;
 use super::stage::{Committed, Staged, refuse_all};
-use crate::config::CheckedConfig;
+use crate::config::{CheckedConfig, sabotaged};
 use crate::error::{AppendError, CloseError, LogError};
 use crate::format::manifest::Edit;
 use crate::id::{Life, LogId, Offset, Seq, StoreId};
@@ -204,11 +204,12 @@ impl<D: Disk> Shard<D> {
             match command {
                 Command::Append { log, batch, answer, admitted } => self.receive_append(log, batch, answer, admitted),
                 Command::Read { log, offset, bytes, answer, admitted } => {
+                    assert!(!sabotaged!(self.config, PanicOnRead), "a deliberate panic");
                     self.start_read(log, offset, bytes, answer, admitted);
                 }
                 Command::OpenLog { log, answer, admitted } => {
+                    drop(admitted); // Whoever has the answer finds the room.
                     self.open_log(log, answer);
-                    drop(admitted);
                 }
                 Command::Close { answer } => self.closing = Some(answer),
             }
@@ -224,8 +225,7 @@ impl<D: Disk> Shard<D> {
     ) {
         let state = &mut self.logs[log.0];
         if state.end > OFFSET_MAX {
-            answer.give(Err(AppendError::Exhausted { log: state.id.clone(), what: "offsets" }));
-            return;
+            return admitted.answer(answer, Err(AppendError::Exhausted { log: state.id.clone(), what: "offsets" }));
         }
         state.queued.push_back(Queued { batch, answer, admitted });
         self.list(log);
@@ -235,11 +235,11 @@ impl<D: Disk> Shard<D> {
         if let Some(number) = self.numbers.get(&log) {
             return answer.give(Ok(*number));
         }
-        if self.logs.len() + self.logs_in_making.len() >= self.config.logs_max {
-            return answer.give(Err(LogError::TooManyLogs { limit: self.config.logs_max }));
-        }
         if let Some(waiting) = self.logs_in_making.get_mut(&log) {
             return waiting.push(answer);
+        }
+        if self.logs.len() + self.logs_in_making.len() >= self.config.logs_max {
+            return answer.give(Err(LogError::TooManyLogs { limit: self.config.logs_max }));
         }
         self.logs_in_making.insert(log.clone(), vec![answer]);
         let durable = self.manifest.edits().submit(vec![Edit::LogCreated { log: log.clone() }]);

@@ -18,13 +18,16 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use strandline_disk::{Buffer, Disk, DiskError, Position, transfer};
 
+/// How long after a failure the next segment is not tried again, in nanoseconds: what needs it meanwhile is refused at once.
+pub(super) const RETRY_NS: u64 = 100_000_000;
+
 /// One append in a commit.
 pub(super) struct Staged {
     pub(super) receipt: Receipt,
     pub(super) payload_bytes: usize,
     pub(super) answer: Option<Answer<AppendAnswer>>,
     /// Held until the append is answered.
-    pub(super) _admitted: Admitted,
+    pub(super) admitted: Admitted,
 }
 
 /// A commit that has come back from the disk.
@@ -103,8 +106,9 @@ impl<D: Disk> Shard<D> {
                 log.successor = Successor::Making(making);
                 Err(Hold::Successor)
             }
-            Successor::Failed(source) => {
+            Successor::Failed(source, at_ns) if self.now.boot_ns.saturating_sub(at_ns) < RETRY_NS => {
                 let log_id = log.id.clone();
+                log.successor = Successor::Failed(source.clone(), at_ns);
                 let error = match source.is_full() {
                     true => AppendError::DiskFull { log: log_id, source },
                     false => AppendError::Prepare { log: log_id, source },
@@ -112,12 +116,12 @@ impl<D: Disk> Shard<D> {
                 refuse_all(log, &error);
                 Err(Hold::Idle)
             }
-            Successor::None if log.next_seq.is_none() => {
+            _ if log.next_seq.is_none() => {
                 let error = AppendError::Exhausted { log: log.id.clone(), what: "segment numbers" };
                 refuse_all(log, &error);
                 Err(Hold::Idle)
             }
-            Successor::None => {
+            Successor::Failed(..) | Successor::None => {
                 self.queue.counters.rolls_waited.fetch_add(1, Ordering::Relaxed);
                 self.prepare(number, Urgency::Hurry);
                 Err(Hold::Successor)
@@ -173,12 +177,12 @@ impl<D: Disk> Shard<D> {
 
     /// Lays the first `appends` waiting batches into a buffer.
     fn lay(&mut self, number: LogNumber, appends: usize, length: usize) -> Result<Commit, Hold> {
-        let mut staged = self.spare_lists.pop().unwrap_or_default();
         let log = &mut self.logs[number.0];
         let Some(active) = log.active.as_mut() else { return Err(Hold::Idle) };
         let Some(Laid { mut buffer, at, kept }) = active.lay(self.disk.pool(), length) else {
             return Err(Hold::Buffer);
         };
+        let mut staged = self.spare_lists.pop().unwrap_or_default();
         let durable_to = log.durable_end;
         let mut filled = kept;
         for _ in 0..appends {
@@ -197,7 +201,7 @@ impl<D: Disk> Shard<D> {
             let receipt = Receipt { first, end: header.end, store_time_ms: header.store_time_ms };
             let payload_bytes = batch.payload().len();
             self.queue.give_payload_back(batch.into_payload());
-            staged.push(Staged { receipt, payload_bytes, answer: Some(answer), _admitted: admitted });
+            staged.push(Staged { receipt, payload_bytes, answer: Some(answer), admitted });
         }
         Ok(Commit { buffer, at, end: active.staged_end(), end_offset: log.end, durable_to, staged })
     }
@@ -260,7 +264,7 @@ struct Commit {
 /// Answers everything that waits in a log with the same refusal.
 pub(super) fn refuse_all(log: &mut Log<Admitted>, error: &AppendError) {
     for queued in log.queued.drain(..) {
-        queued.answer.give(Err(error.clone()));
+        queued.admitted.answer(queued.answer, Err(error.clone()));
     }
 }
 

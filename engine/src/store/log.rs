@@ -51,20 +51,27 @@ impl Log {
     /// [`Overloaded`], at once and with the batch, when `outstanding_max` or `outstanding_bytes_max` is reached. Every other refusal
     /// is the answer itself.
     pub fn append(&self, batch: Batch) -> Result<Pending<Result<Receipt, AppendError>>, Overloaded> {
-        let (answer, pending) = self.queue.receipts.pair();
         if let Some(error) = self.too_large(&batch) {
-            answer.give(Err(error));
-            return Ok(pending);
+            return Ok(self.refused(error));
         }
         match self.queue.admit(batch.payload().len()) {
-            Ok(admitted) => self.queue.push(Command::Append { log: self.number, batch, answer, admitted }),
-            Err(Refused::Closed) => answer.give(Err(AppendError::Closed)),
+            Ok(admitted) => {
+                let (answer, pending) = self.queue.receipts.pair();
+                self.queue.push(Command::Append { log: self.number, batch, answer, admitted });
+                Ok(pending)
+            }
+            Err(Refused::Closed) => Ok(self.refused(AppendError::Closed)),
             Err(Refused::Overloaded(outstanding, bytes)) => {
                 let (limit, bytes_limit) = self.queue.limits();
-                return Err(Overloaded { batch, outstanding, limit, bytes, bytes_limit });
+                Err(Overloaded { batch, outstanding, limit, bytes, bytes_limit })
             }
         }
-        Ok(pending)
+    }
+
+    fn refused(&self, error: AppendError) -> Pending<Result<Receipt, AppendError>> {
+        let (answer, pending) = self.queue.receipts.pair();
+        answer.give(Err(error));
+        pending
     }
 
     /// Appends a batch, waiting for room first where the store has too much in hand.

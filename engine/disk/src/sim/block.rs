@@ -217,7 +217,7 @@ impl Block {
         self.versions.retain(|version| version.mask != 0);
     }
 
-    /// The power fails: what has not been lost by now is durable, and the cache is empty. The last version that is left
+    /// The power fails: what has not been lost by now is durable. (The cache is evicted by the caller.) The last version that is left
     /// decides the extent, because the conversion and the data persist together or the block reads as zeros.
     pub(super) fn collapse(&mut self, keep_allocation: bool) {
         let allocated = keep_allocation && self.extent == Extent::Unwritten;
@@ -234,7 +234,6 @@ impl Block {
         self.extent_sequence = 0;
         self.settle(u64::MAX);
         self.current = self.durable.clone();
-        self.cached = None;
     }
 
     /// Changes the bytes of every state alike, as damage on the medium does.

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// What a power failure does with the changes that are not durable. They are numbered from 0, oldest first; those of one
 /// operation stand together, sector by sector. Some imply others and then keep them too: a length implies the earlier
-/// lengths of its file, a change of a name the earlier ones of that name and that inode.
+/// lengths of its file, a change of a name the earlier ones of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// Any subset, as the seed chooses; often whole operations, often torn ones, sometimes all or none.

@@ -57,6 +57,12 @@ impl Flights {
         self.0.values()
     }
 
+    /// Makes strays of what one disk has in flight: its ring is gone, the process is not.
+    pub(super) fn abandon(&mut self, disk: u32) {
+        self.0.retain(|_, flight| flight.disk != disk || flight.effect.may_outlive_its_process());
+        self.0.values_mut().filter(|flight| flight.disk == disk).for_each(|flight| flight.token = None);
+    }
+
     pub(super) fn strays(&self) -> Vec<u64> {
         self.iter().filter(|flight| flight.token.is_none()).map(|flight| flight.number).collect()
     }

@@ -71,7 +71,6 @@ impl World {
                 Ok(Answer::Done)
             }
             Effect::SyncDirectory { directory } => {
-                self.names.entries(*directory).map(drop)?;
                 if !skipped {
                     self.names().sync(*directory, started);
                 }

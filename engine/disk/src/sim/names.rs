@@ -39,8 +39,6 @@ struct Part {
 struct Change {
     sequence: u64,
     parts: Vec<Part>,
-    /// The inodes that it moves, makes or removes.
-    inodes: Vec<Inode>,
     /// The directory that it removes: the change comes after all that was done in there.
     removed: Option<Inode>,
 }
@@ -84,7 +82,7 @@ impl Names {
         if link.kind == EntryKind::Directory {
             self.written.insert(link.inode, BTreeMap::new());
         }
-        self.change(sequence, &[(directory, name, Some(link))], vec![link.inode], None);
+        self.change(sequence, &[(directory, name, Some(link))], None);
         Ok(())
     }
 
@@ -94,7 +92,7 @@ impl Names {
         if link.kind == EntryKind::Directory {
             return Err(Errno::ISDIR);
         }
-        self.change(sequence, &[(directory, name, None)], vec![link.inode], None);
+        self.change(sequence, &[(directory, name, None)], None);
         Ok(link)
     }
 
@@ -108,7 +106,7 @@ impl Names {
             return Err(Errno::NOTEMPTY);
         }
         self.written.remove(&link.inode);
-        self.change(sequence, &[(directory, name, None)], vec![link.inode], Some(link.inode));
+        self.change(sequence, &[(directory, name, None)], Some(link.inode));
         Ok(())
     }
 
@@ -119,7 +117,6 @@ impl Names {
         if link.kind == EntryKind::Directory && self.is_below(to.0, link.inode) {
             return Err(Errno::INVAL);
         }
-        let mut inodes = vec![link.inode];
         let mut removed = None;
         if let Some(replaced) = replaced {
             match (link.kind, replaced.kind) {
@@ -132,10 +129,9 @@ impl Names {
                 (_, EntryKind::Directory) => return Err(Errno::ISDIR),
                 _ => {}
             }
-            inodes.push(replaced.inode);
         }
         removed.iter().for_each(|inode| drop(self.written.remove(inode)));
-        self.change(sequence, &[(from.0, from.1, None), (to.0, to.1, Some(link))], inodes, removed);
+        self.change(sequence, &[(from.0, from.1, None), (to.0, to.1, Some(link))], removed);
         Ok(())
     }
 
@@ -145,18 +141,12 @@ impl Names {
         inode == above || entries.values().any(|link| self.is_below(inode, link.inode))
     }
 
-    fn change(
-        &mut self,
-        sequence: u64,
-        parts: &[(Inode, &str, Option<Link>)],
-        inodes: Vec<Inode>,
-        removed: Option<Inode>,
-    ) {
+    fn change(&mut self, sequence: u64, parts: &[(Inode, &str, Option<Link>)], removed: Option<Inode>) {
         let part = |&(directory, name, link): &(Inode, &str, Option<Link>)| {
             let name: Arc<str> = Arc::from(name);
             Part { directory, name, link, synced: false }
         };
-        let change = Change { sequence, parts: parts.iter().map(part).collect(), inodes, removed };
+        let change = Change { sequence, parts: parts.iter().map(part).collect(), removed };
         apply(&mut self.written, &change);
         self.changes.push(change);
     }
@@ -174,21 +164,18 @@ impl Names {
         self.settle(&settled);
     }
 
-    /// Adds to `kept` the earlier changes that a kept one builds on: those of the same name or the same inode, and those
-    /// inside a directory that was removed. Without it a crash could find a directory under two parents, or lose a file
-    /// that was moved out of a directory before that was removed.
+    /// Adds to `kept` the earlier changes that a kept one builds on: those of the same name, and those inside a directory
+    /// that was removed. Without it a crash could find a directory under two parents (`a -> b` lost, `b -> c` kept: it is
+    /// under `a` and `c`), or lose a file that was moved out of a directory before that was removed.
     pub(super) fn close(&self, kept: &mut [bool]) {
         let mut names: BTreeSet<(Inode, &str)> = BTreeSet::new();
-        let mut inodes: BTreeSet<Inode> = BTreeSet::new();
         let mut removed: BTreeSet<Inode> = BTreeSet::new();
         for (change, kept) in self.changes.iter().zip(kept).rev() {
             let name_is_needed = change.parts.iter().any(|part| names.contains(&(part.directory, &*part.name)));
-            let inode_is_needed = change.inodes.iter().any(|inode| inodes.contains(inode));
             let was_inside = change.parts.iter().any(|part| removed.contains(&part.directory));
-            *kept |= name_is_needed || inode_is_needed || was_inside;
+            *kept |= name_is_needed || was_inside;
             if *kept {
                 names.extend(change.parts.iter().map(|part| (part.directory, &*part.name)));
-                inodes.extend(&change.inodes);
                 removed.extend(change.removed);
             }
         }
@@ -230,10 +217,9 @@ impl Names {
 
     /// Every inode that some name, written or durable or between, stands for.
     pub(super) fn named(&self) -> BTreeSet<Inode> {
-        let trees = self.written.values().chain(self.durable.values());
-        let mut inodes: BTreeSet<Inode> = trees.flat_map(|entries| entries.values().map(|link| link.inode)).collect();
-        inodes.extend(self.changes.iter().flat_map(|change| &change.inodes));
-        inodes
+        let trees = self.written.values().chain(self.durable.values()).flat_map(BTreeMap::values);
+        let between = self.changes.iter().flat_map(|change| change.parts.iter().filter_map(|part| part.link.as_ref()));
+        trees.chain(between).map(|link| link.inode).collect()
     }
 
     /// Every file, with its path, in path order.

@@ -198,7 +198,15 @@ impl Disk for SimDisk {
 }
 
 impl Drop for Inner {
+    /// Closes the ring: its handles are closed, and what it has in flight lands at later turns of others.
     fn drop(&mut self) {
+        // The world is borrowed only where a panic unwinds out of it; then nobody looks at it again.
+        if let Ok(mut world) = self.world.0.try_borrow_mut()
+            && world.life == self.life
+        {
+            world.handles.retain(|_, handle| handle.disk != self.disk);
+            world.flights.abandon(self.disk);
+        }
         // A pool of which something is still dealt out would make the next process see less room than the seed says.
         if self.pool.free_bytes() == self.pool.largest() {
             SPARE_POOLS.with_borrow_mut(|spare| {

@@ -178,7 +178,7 @@ const RESOLVE: u64 = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_XDEV)
     .bits();
 
-/// Never O_NONBLOCK: the ring would then answer EAGAIN wherever a transfer has to wait, instead of waiting.
+/// Never O_NONBLOCK: on some file systems the ring would then answer EAGAIN where a transfer has to wait.
 const FILE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
 const NEW: OFlags = FILE.union(OFlags::CREATE).union(OFlags::EXCL);
 

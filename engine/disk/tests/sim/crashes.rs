@@ -2,8 +2,9 @@
 
 use crate::support::*;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use strandline_disk::sim::{Driven, Loss, drive, drive_steps};
-use strandline_disk::{BLOCK, Disk, Wait, transfer};
+use strandline_disk::{Access, BLOCK, Disk, OpenFile, Operation, Wait, transfer};
 
 #[test]
 fn a_kill_keeps_what_was_written_but_does_not_make_it_durable() {
@@ -94,6 +95,14 @@ fn a_handle_dies_with_its_process() {
 }
 
 #[test]
+#[should_panic(expected = "belongs to another disk or to a process that died")]
+fn a_handle_belongs_to_its_ring() {
+    let world = world_with(1, b"");
+    let (one, two) = (world.open(), world.open());
+    sync(&two, &open_f(&one));
+}
+
+#[test]
 fn two_rings_of_one_process_see_the_same_files_and_die_together() {
     let world = world_with(1, &[b'o'; BLOCK]);
     let (one, two) = (world.open(), world.open());
@@ -101,6 +110,26 @@ fn two_rings_of_one_process_see_the_same_files_and_die_together() {
     assert_eq!(read(&two, &open_f(&two), 0, BLOCK), [b'n'; BLOCK]);
     world.kill();
     assert!(!one.is_alive() && !two.is_alive());
+}
+
+#[test]
+fn a_ring_that_is_dropped_closes_its_files_and_leaves_its_writes_to_land() {
+    let world = world_with(1, &[b'o'; BLOCK]);
+    world.put_file("gone", &[b'o'; BLOCK]);
+    world.set_capacity(3 * BLOCK as u64);
+    let disk = world.open();
+    let file = open_f(&disk);
+    let open_gone = open(&disk, &disk.root(), "gone", OpenFile::Existing, Access::Auto);
+    unlink(&disk, &disk.root(), "gone");
+    let flights = [
+        disk.start(write_operation(&disk, &file, b'n', 0, BLOCK)),
+        disk.start(Operation::Sleep { duration: Duration::from_secs(1) }),
+    ];
+    drop((disk, file, open_gone, flights));
+    assert_eq!(world.free_bytes(), 2 * BLOCK as u64);
+    assert_eq!(world.pending().len(), 1);
+    world.land_strays();
+    assert_eq!(world.read_file("f").expect("it is there"), [b'n'; BLOCK]);
 }
 
 #[test]
@@ -167,7 +196,7 @@ fn bytes_past_a_lost_length_do_not_show_when_the_file_grows_again() {
 fn the_time_since_boot_begins_again_and_the_wall_clock_goes_on() {
     let world = world_with(1, b"");
     let disk = world.open();
-    drive(&disk, transfer::sleep(&disk, std::time::Duration::from_secs(1_000))).expect("it sleeps");
+    drive(&disk, transfer::sleep(&disk, Duration::from_secs(1_000))).expect("it sleeps");
     let before = world.now();
     world.power_failure(Loss::Random);
     let after = world.now();

@@ -27,7 +27,7 @@ fn a_synced_write_survives_every_power_failure() {
 
 #[test]
 fn an_unsynced_overwrite_is_kept_lost_or_torn_between_sectors() {
-    let (mut kept, mut lost, mut torn) = (0, 0, 0);
+    let (mut kept, mut lost, mut torn, mut scattered) = (0, 0, 0, 0);
     for seed in 0..200 {
         let world = world_with(seed, &[b'o'; 4 * BLOCK]);
         let disk = world.open();
@@ -40,10 +40,12 @@ fn an_unsynced_overwrite_is_kept_lost_or_torn_between_sectors() {
             32 => kept += 1,
             _ => torn += 1,
         }
+        scattered += usize::from(found.windows(2).any(|pair| pair == b"on"));
         assert!(found.iter().all(|byte| b"on".contains(byte)));
         assert_eq!(world.read_file("f"), world.durable_file("f"), "after a boot all is durable");
     }
     assert!(kept >= 20 && lost >= 20 && torn >= 20, "kept {kept}, lost {lost}, torn {torn}");
+    assert!(scattered >= 20, "only {scattered} lost a sector before one that was kept");
 }
 
 #[test]
@@ -118,6 +120,20 @@ fn a_durable_write_carries_its_own_blocks_and_length_and_nothing_else() {
     write(&disk, &file, b'3', 2 * BLOCK as u64, BLOCK, false);
     world.power_failure(Loss::DropAll);
     assert_eq!(sectors(&world.read_file("f").expect("it is there")), [[0; 8], [b'2'; 8]].concat());
+}
+
+#[test]
+fn a_durable_write_does_not_carry_a_length_that_came_while_it_was_in_flight() {
+    for seed in 0..40 {
+        let world = world_with(seed, b"");
+        let disk = world.open();
+        let file = open_f(&disk);
+        let growing = disk.start(write_operation(&disk, &file, b'2', BLOCK as u64, BLOCK));
+        write(&disk, &file, b'1', 0, BLOCK, true);
+        drive(&disk, growing).result.expect("it is written");
+        world.power_failure(Loss::DropAll);
+        assert_eq!(world.read_file("f").expect("it is there"), [b'1'; BLOCK], "seed {seed}");
+    }
 }
 
 #[test]

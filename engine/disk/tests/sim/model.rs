@@ -101,6 +101,14 @@ fn apply(world: &SimWorld, disk: &mut SimDisk, model: &mut Model, step: &Step, b
     }
 }
 
+/// The read that looks for the end has to start on a block again; it once started at byte 4,097.
+#[test]
+fn a_direct_read_over_an_end_within_a_block_is_short() {
+    let world = world_with(1, &[b'o'; 4_097]);
+    let disk = world.open();
+    assert_eq!(read(&disk, &open_f(&disk), 0, 4 * 4096), [b'o'; 4_097]);
+}
+
 /// Writes whose futures are all awaited at the end, so that they land in any order.
 #[test]
 fn writes_in_any_order_add_up_to_the_same_file() {

@@ -6,8 +6,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
-use strandline_disk::sim::{Driven, Loss, drive, drive_steps};
-use strandline_disk::{BLOCK, Disk, InFlight, Operation, Position, Wait, transfer};
+use strandline_disk::sim::{Driven, Fault, Loss, Times, What, When, drive, drive_steps};
+use strandline_disk::{BLOCK, Disk, InFlight, Operation, Position, Verb, Wait, transfer};
 
 /// Starts five writes and tells in which order they complete.
 fn order(seed: u64) -> (Vec<usize>, u64, Vec<String>) {
@@ -124,6 +124,21 @@ fn a_read_over_a_write_in_flight_sees_each_sector_old_or_new_and_never_goes_back
         assert_eq!(read(&disk, &file, 0, BLOCK), [b'n'; BLOCK]);
     }
     assert!(mixed > 5, "mixed {mixed}");
+}
+
+#[test]
+fn a_write_in_flight_shows_nothing_of_a_new_length_or_extent_before_it_completes() {
+    for seed in 0..30 {
+        let world = world_with(seed, b"");
+        let disk = world.open();
+        let file = open_f(&disk);
+        drive(&disk, transfer::allocate(&disk, &file, BLOCK as u64)).expect("room");
+        world.inject(Fault { when: When::Verb(Verb::Write), what: What::Delay(100), times: Times::Once });
+        let writing = disk.start(write_operation(&disk, &file, b'n', 0, 2 * BLOCK));
+        assert_eq!(read(&disk, &file, 0, 2 * BLOCK), [0; BLOCK]);
+        drive(&disk, writing).result.expect("it is written");
+        assert_eq!(read(&disk, &file, 0, 2 * BLOCK), [b'n'; 2 * BLOCK]);
+    }
 }
 
 #[test]

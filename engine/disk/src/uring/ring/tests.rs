@@ -1,5 +1,6 @@
 //! What only the ring itself can show: its restrictions, its overflow, and the lock that it keeps.
 
+use super::super::descriptors::{Descriptors, Target};
 use super::*;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -21,6 +22,20 @@ fn push(ring: &mut Ring, entry: squeue::Entry) {
     unsafe { ring.push(&entry) }.expect("taken");
 }
 
+/// Takes `count` completions, ordered by their numbers, and finds that there are no more.
+fn take(ring: &mut Ring, count: usize, waits: bool) -> Vec<Landed> {
+    let mut taken = Vec::new();
+    let deadline = boot_ns() + 5_000_000_000;
+    while taken.len() < count && boot_ns() < deadline {
+        ring.cycle(if waits { Wait::Until(deadline) } else { Wait::No }).expect("a cycle");
+        taken.append(&mut ring.landed);
+    }
+    ring.cycle(Wait::No).expect("a cycle");
+    assert!(ring.landed.is_empty());
+    taken.sort_by_key(|landed| landed.user_data);
+    taken
+}
+
 #[test]
 fn an_opcode_that_is_not_ours_is_refused() {
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -31,11 +46,7 @@ fn an_opcode_that_is_not_ours_is_refused() {
     let linked = opcode::Timeout::new(&TIME).build().flags(squeue::Flags::ASYNC).user_data(9);
     push(&mut ring, linked);
     push(&mut ring, opcode::Timeout::new(&TIME).build().user_data(10));
-    while ring.landed.len() < 4 {
-        ring.cycle(Wait::No).expect("a cycle");
-    }
-    ring.landed.sort_by_key(|landed| landed.user_data);
-    let results: Vec<i32> = ring.landed.iter().map(|landed| landed.result).collect();
+    let results: Vec<i32> = take(&mut ring, 4, true).into_iter().map(|landed| landed.result).collect();
     assert_eq!(results, [-libc::EACCES, -libc::EACCES, -libc::EACCES, -libc::ETIME]);
     let registered = ring.io.submitter().register_eventfd(0).expect_err("refused");
     assert_eq!(registered.raw_os_error(), Some(libc::EACCES));
@@ -50,20 +61,15 @@ fn completions_beyond_the_queue_are_not_lost() {
     assert_eq!(ring.io.params().cq_entries(), 16);
     for round in 0..10_u64 {
         for index in 0..4 {
-            let entry = opcode::Fsync::new(io_uring::types::Fd(-1)).build().user_data(100 + round * 4 + index);
-            // SAFETY: a sync points to no memory.
+            let entry = opcode::PollAdd::new(io_uring::types::Fd(-1), 1).build().user_data(100 + round * 4 + index);
+            // SAFETY: a poll points to no memory; this one fails at once.
             unsafe { ring.io.submission().push(&entry) }.expect("room");
         }
         // Past `cycle`, which would take the completions.
         ring.io.submit().expect("submitted");
     }
     assert!(ring.io.submission().cq_overflow(), "the queue is too small on purpose");
-    while ring.landed.len() < 40 {
-        ring.cycle(Wait::Until(boot_ns() + 5_000_000_000)).expect("a cycle");
-    }
-    ring.cycle(Wait::No).expect("a cycle");
-    let mut seen: Vec<u64> = ring.landed.iter().map(|landed| landed.user_data).collect();
-    seen.sort_unstable();
+    let seen: Vec<u64> = take(&mut ring, 40, false).into_iter().map(|landed| landed.user_data).collect();
     assert_eq!(seen, (100..140).collect::<Vec<_>>());
 }
 
@@ -79,4 +85,21 @@ fn the_ring_keeps_the_lock_when_its_descriptor_is_gone() {
     assert_eq!(taken, Err(Errno::WOULDBLOCK));
     ring.unregister();
     rustix::fs::flock(&other, FlockOperation::LockExclusive).expect("free soon");
+}
+
+#[test]
+fn a_closed_file_is_held_by_nobody_the_rings_table_included() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let (ring, _pool) = ring(&lock_file(&place), 8);
+    let mut descriptors = Descriptors::new(ring.files());
+    for round in 0..3 {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
+        let number = descriptors.insert_file(writer, &ring);
+        assert_eq!(descriptors.target(number), Some(Target::Slot(1)), "round {round}");
+        let read = || rustix::io::read(&reader, &mut [0_u8; 1]);
+        assert_eq!(read(), Err(Errno::AGAIN), "the writing end is open");
+        descriptors.close(number, &ring);
+        assert_eq!(descriptors.target(number), None);
+        assert_eq!(read(), Ok(0), "the writing end is closed");
+    }
 }

@@ -1,0 +1,222 @@
+//! The checker: a function per promise of DESIGN.md section 5. Each looks at the model and at what was seen, and changes neither.
+
+use super::files::Disk;
+use super::model::LogModel;
+use super::violation::{Checked, broken, ensure};
+use strandline::batch::StoredBatch;
+use strandline::format::batch::{BatchHeader, PAYLOAD_BYTES_MAX, verify_payload};
+use strandline::format::index::{INDEX_ENTRY_BYTES, Index};
+use strandline::format::scan::find_batches;
+use strandline::format::segment::SegmentFooter;
+use strandline::id::Uid;
+use strandline::manifest::state::Stage;
+use strandline::{Offset, Receipt};
+use strandline_disk::{BLOCK, Position};
+
+/// How far a stamp may lie ahead of the clock before the log stamps true time again, in milliseconds.
+const STAMP_AHEAD_MAX_MS: u64 = 10 * 60 * 1000;
+
+/// Promise 1.
+///
+/// # Errors
+/// The acknowledged batch that is not there.
+pub fn acknowledged_is_readable(log: &LogModel, read: &[StoredBatch]) -> Checked {
+    is_there(log, read, true, "a record acknowledged as durable is readable after any crash")
+}
+
+/// Promise 2.
+///
+/// # Errors
+/// The batch that could be read and is gone.
+pub fn what_was_read_stays_readable(log: &LogModel, read: &[StoredBatch]) -> Checked {
+    is_there(log, read, false, "what was once read stays readable")
+}
+
+fn is_there(log: &LogModel, read: &[StoredBatch], acknowledged: bool, promise: &'static str) -> Checked {
+    for (place, held) in log.held.iter().enumerate().filter(|(_, held)| held.acknowledged == acknowledged) {
+        let same = read.get(place).is_some_and(|found| is_same(found, held.first, &held.sent.payload));
+        ensure(same, promise, || {
+            let found = read.get(place).map(|found| (found.first(), found.end(), found.payload().len()));
+            let wanted = (held.first, held.end(), held.sent.payload.len());
+            format!("log {} has {found:?} where batch {} = {wanted:?} must be", log.id, held.sent.serial)
+        })?;
+    }
+    Ok(())
+}
+
+fn is_same(found: &StoredBatch, first: Offset, payload: &[u8]) -> bool {
+    found.first() == first && found.payload() == payload
+}
+
+/// Promise 3: behind what must be there stands a prefix of what was sent next, without a gap, each batch whole.
+///
+/// # Errors
+/// The first batch that stands where it must not.
+pub fn exact_prefix_in_staged_order(log: &LogModel, read: &[StoredBatch]) -> Checked {
+    const PROMISE: &str = "offsets are contiguous, batches are whole or absent, and what was dropped never returns";
+    let mut next = log.end();
+    for (place, found) in read.iter().skip(log.held.len()).enumerate() {
+        let sent = log.waiting.get(place);
+        let same = sent.is_some_and(|sent| is_same(found, next, &sent.payload));
+        ensure(same, PROMISE, || {
+            let wanted = sent.map(|sent| (sent.serial, sent.payload.len()));
+            format!(
+                "log {}: {} to {} ({} bytes) stands where {next} of {wanted:?} may be",
+                log.id,
+                found.first(),
+                found.end(),
+                found.payload().len()
+            )
+        })?;
+        next = found.end();
+    }
+    Ok(())
+}
+
+/// Promises 3 and 6: a receipt is for the batch that was sent first of those that wait, continues the offsets, and comes after no
+/// failure.
+///
+/// # Errors
+/// What is wrong with the receipt.
+pub fn acknowledged_in_order(log: &LogModel, serial: u64, receipt: &Receipt) -> Checked {
+    ensure(!log.failed, "after a failed write nothing is acknowledged until the store is opened again", || {
+        format!("log {}: batch {serial} was acknowledged behind a failure", log.id)
+    })?;
+    let front = log.waiting.front();
+    ensure(
+        front.is_some_and(|sent| sent.serial == serial),
+        "acknowledgements keep the order of the appends",
+        || format!("log {}: batch {serial} was acknowledged before {:?}", log.id, front.map(|sent| sent.serial)),
+    )?;
+    let records = front.map_or(0, |sent| sent.records);
+    let (first, end) = (log.end(), log.end().plus(records));
+    ensure(receipt.first == first && receipt.end == end, "offsets are contiguous and never reused", || {
+        format!("log {}: batch {serial} was given {} to {}, not {first} to {end}", log.id, receipt.first, receipt.end)
+    })
+}
+
+/// Promise 4, and never past what is durable: a read gives exactly what the model holds at its place.
+///
+/// # Errors
+/// The batch that differs.
+pub fn bytes_read_equal_bytes_appended(log: &LogModel, offset: Offset, read: &[StoredBatch]) -> Checked {
+    const PROMISE: &str = "bytes read equal bytes appended";
+    let start = log.held.partition_point(|held| held.end() <= offset);
+    for (place, found) in read.iter().enumerate() {
+        let held = log.held.get(start + place);
+        ensure(held.is_some_and(|held| is_same(found, held.first, &held.sent.payload)), PROMISE, || {
+            format!("log {}: a read from {offset} gave {} to {}", log.id, found.first(), found.end())
+        })?;
+        let records = found.records().count() as u64;
+        ensure(records == found.end().since(found.first()), PROMISE, || {
+            format!("log {}: {} has {records} records that can be decoded", log.id, found.first())
+        })?;
+    }
+    Ok(())
+}
+
+/// Store times never go backwards within a log, but where a stamp lay far ahead of the clock.
+///
+/// # Errors
+/// The two times.
+pub fn store_times_never_go_backwards(read: &[StoredBatch]) -> Checked {
+    for pair in read.windows(2) {
+        let (earlier, later) = (pair[0].store_time_ms(), pair[1].store_time_ms());
+        let kept = later >= earlier || earlier - later > STAMP_AHEAD_MAX_MS;
+        ensure(kept, "store times never go backwards", || {
+            format!("{later} ms of {} comes after {earlier} ms", pair[1].first())
+        })?;
+    }
+    Ok(())
+}
+
+/// Promise 9: every file is one that the manifest explains, or stands in a directory that was reported as a stray.
+///
+/// # Errors
+/// The file that nothing explains, or the segment without a file.
+pub fn files_are_explained(disk: &Disk, strays: &[String]) -> Checked {
+    const PROMISE: &str = "files on disk are those of the manifest and reported strays";
+    for path in disk.paths() {
+        let explained = disk.explains(path) || strays.iter().any(|stray| path.starts_with(&format!("{stray}/")));
+        ensure(explained, PROMISE, || format!("nothing explains {path}; strays are {strays:?}"))?;
+    }
+    for segment in disk.segments() {
+        let there = disk.bytes(&segment.path).is_some();
+        ensure(there, PROMISE, || format!("the manifest names {} and it is not there", segment.path))?;
+    }
+    Ok(())
+}
+
+/// After a recovery nothing behind the end of a log verifies as a batch: what was dropped cannot return.
+///
+/// # Errors
+/// The batch behind the end.
+pub fn the_tail_is_dead(disk: &Disk) -> Checked {
+    for segment in disk.segments().iter().filter(|segment| segment.is_last) {
+        let Some(bytes) = disk.bytes(&segment.path) else { continue };
+        let start = Position(BLOCK as u64);
+        let end = match segment.record.stage {
+            Stage::Live(_) => walk(bytes, segment.record.uid).last().map_or(start, |(at, header)| at.plus(header.total_length())),
+            Stage::Prepared => start,
+            Stage::Sealed { .. } | Stage::Fenced { .. } => continue,
+        };
+        let behind = find_batches(&bytes[end.0 as usize..], end, segment.record.uid, PAYLOAD_BYTES_MAX);
+        ensure(behind.is_empty(), "what recovery dropped never returns", || {
+            format!("{} ends at {end} and batches verify behind it: {behind:?}", segment.path)
+        })?;
+    }
+    Ok(())
+}
+
+/// The index that was written when a segment was sealed is what a scan of its data gives.
+///
+/// # Errors
+/// The segment, and what differs.
+pub fn indexes_equal_scans(disk: &Disk) -> Checked {
+    const PROMISE: &str = "the index of a sealed segment equals what a scan finds";
+    for segment in disk.segments() {
+        let Stage::Sealed { opening, closing } = segment.record.stage else { continue };
+        let Some(bytes) = disk.bytes(&segment.path) else { continue };
+        let footer = match SegmentFooter::decode(bytes.get(bytes.len().saturating_sub(BLOCK)..).unwrap_or_default()) {
+            Ok(footer) => footer,
+            Err(why) => return broken(PROMISE, format!("{}: the footer does not verify: {why}", segment.path)),
+        };
+        let same = (footer.base, footer.end) == (opening.base, closing.end)
+            && footer.logical_bytes() == closing.logical_bytes
+            && footer.last_store_time_ms == closing.last_store_time_ms;
+        ensure(same, PROMISE, || format!("{}: the footer says {footer:?}, the manifest {closing:?}", segment.path))?;
+        let from = footer.index_at.0 as usize;
+        let stored = &bytes[from..from + footer.index_entries as usize * INDEX_ENTRY_BYTES];
+        let stored = Index::decode(stored, footer.index_entries, footer.index_crc);
+        let mut scanned = Index::new();
+        let mut end = Position(BLOCK as u64);
+        for (at, header) in walk(bytes, segment.record.uid) {
+            if !header.is_mark() {
+                scanned.note(at, &header);
+            }
+            end = at.plus(header.total_length());
+        }
+        let equal = stored.as_ref().is_ok_and(|stored| stored.entries() == scanned.entries()) && end == footer.data_end;
+        ensure(equal, PROMISE, || format!("{}: {stored:?} of {footer:?}, a scan gives {scanned:?}", segment.path))?;
+    }
+    Ok(())
+}
+
+/// The batches and marks of a file, one behind the other, up to the first that does not verify.
+#[must_use]
+pub fn walk(bytes: &[u8], uid: Uid) -> Vec<(Position, BatchHeader)> {
+    let mut at = Position(BLOCK as u64);
+    let mut found = Vec::new();
+    while let Some(rest) = bytes.get(at.0 as usize..)
+        && let Ok(header) = BatchHeader::decode(rest, uid, at, PAYLOAD_BYTES_MAX)
+    {
+        let start = strandline::format::batch::HEADER_BYTES;
+        let payload = rest.get(start..start + header.payload_bytes as usize);
+        if !payload.is_some_and(|payload| verify_payload(&header, payload)) {
+            break;
+        }
+        found.push((at, header));
+        at = at.plus(header.total_length());
+    }
+    found
+}

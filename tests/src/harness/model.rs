@@ -1,0 +1,149 @@
+//! The model: what the store must hold. Plain lists, no cleverness.
+
+use super::checker;
+use super::violation::Checked;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use strandline::batch::StoredBatch;
+use strandline::{LogId, Offset, RangeNumber, Receipt, Topic};
+
+/// A batch that was handed to the store.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Its number among all batches of the run.
+    pub serial: u64,
+    /// Its payload.
+    pub payload: Rc<[u8]>,
+    /// How many records it has.
+    pub records: u64,
+}
+
+/// A batch that the log must hold for ever.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// What was sent.
+    pub sent: Sent,
+    /// Its first offset.
+    pub first: Offset,
+    /// The time that the store stamped, where it is known.
+    pub store_time_ms: u64,
+    /// It was acknowledged; else it was only found by a recovery and could be read.
+    pub acknowledged: bool,
+}
+
+impl Held {
+    /// One past its last offset.
+    #[must_use]
+    pub fn end(&self) -> Offset {
+        self.first.plus(self.sent.records)
+    }
+}
+
+/// What one log must hold.
+#[derive(Clone, Debug)]
+pub struct LogModel {
+    /// Which log.
+    pub id: LogId,
+    /// Whether the store acknowledged that it exists.
+    pub made: bool,
+    /// What was acknowledged or could be read, in order.
+    pub held: Vec<Held>,
+    /// What was sent and neither acknowledged nor refused, in order: a crash may keep any prefix of it.
+    pub waiting: VecDeque<Sent>,
+    /// An append failed in this life: nothing after it may be acknowledged.
+    pub failed: bool,
+    /// How many batches recoveries have dropped.
+    pub dropped: usize,
+}
+
+impl LogModel {
+    /// The offset after the last batch that is held.
+    #[must_use]
+    pub fn end(&self) -> Offset {
+        self.held.last().map_or(Offset(0), Held::end)
+    }
+
+    fn take_waiting(&mut self, serial: u64) -> Option<Sent> {
+        let place = self.waiting.iter().position(|sent| sent.serial == serial)?;
+        self.waiting.remove(place)
+    }
+}
+
+/// What a store must hold.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// Its logs.
+    pub logs: Vec<LogModel>,
+}
+
+impl Model {
+    /// The number of a log in the model; it is added when it is new.
+    ///
+    /// # Panics
+    /// When there are more logs than range numbers.
+    pub fn log(&mut self, number: usize) -> &mut LogModel {
+        while self.logs.len() <= number {
+            let topic = Topic::new(format!("t{}", self.logs.len())).expect("a plain topic");
+            let id = LogId { topic, range: RangeNumber::new(0).expect("a small number") };
+            self.logs.push(LogModel {
+                id,
+                made: false,
+                held: Vec::new(),
+                waiting: VecDeque::new(),
+                failed: false,
+                dropped: 0,
+            });
+        }
+        &mut self.logs[number]
+    }
+
+    /// The store acknowledged a batch.
+    ///
+    /// # Errors
+    /// When it may not have.
+    pub fn acknowledge(&mut self, log: usize, serial: u64, receipt: &Receipt) -> Checked {
+        let log = self.log(log);
+        checker::acknowledged_in_order(log, serial, receipt)?;
+        let sent = log.waiting.pop_front().expect("the checker saw it in front");
+        let (first, store_time_ms) = (receipt.first, receipt.store_time_ms);
+        log.held.push(Held { sent, first, store_time_ms, acknowledged: true });
+        Ok(())
+    }
+
+    /// The store refused a batch without touching the disk: it must never be found.
+    pub fn refuse(&mut self, log: usize, serial: u64) {
+        self.log(log).take_waiting(serial);
+    }
+
+    /// The write of a batch failed: it may be found or not, and nothing behind it may be acknowledged.
+    pub fn fail(&mut self, log: usize) {
+        self.log(log).failed = true;
+    }
+
+    /// Takes over what a log holds after a recovery: what is not there of what waited was dropped, and must never return.
+    ///
+    /// # Errors
+    /// When the log does not hold what it must.
+    pub fn recovered(&mut self, log: usize, read: &[StoredBatch]) -> Checked {
+        let log = self.log(log);
+        checker::acknowledged_is_readable(log, read)?;
+        checker::what_was_read_stays_readable(log, read)?;
+        checker::exact_prefix_in_staged_order(log, read)?;
+        checker::store_times_never_go_backwards(read)?;
+        for batch in read.iter().skip(log.held.len()) {
+            let sent = log.waiting.pop_front().expect("the checker saw that it is what was sent next");
+            let (first, store_time_ms) = (batch.first(), batch.store_time_ms());
+            log.held.push(Held { sent, first, store_time_ms, acknowledged: false });
+        }
+        log.dropped += log.waiting.len();
+        log.waiting.clear();
+        log.failed = false;
+        Ok(())
+    }
+
+    /// How many batches are held in all.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.logs.iter().map(|log| log.held.len()).sum()
+    }
+}

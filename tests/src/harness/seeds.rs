@@ -1,0 +1,56 @@
+//! Which seeds a test runs: fixed ones, so that a run can be compared with the last, and fresh ones, so that each run tries
+//! something new. `STRANDLINE_SEED` runs that one alone; `STRANDLINE_SEEDS` says how many of each kind.
+
+use super::violation::Checked;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The seeds of a test that runs `count` fixed and a quarter as many fresh ones unless the environment says otherwise.
+///
+/// # Panics
+/// When a variable is set and is no number.
+#[must_use]
+pub fn seeds(count: u64) -> Vec<u64> {
+    if let Some(seed) = number("STRANDLINE_SEED") {
+        return vec![seed];
+    }
+    let asked = number("STRANDLINE_SEEDS");
+    let (fixed, fresh) = (asked.unwrap_or(count), asked.unwrap_or(count / 4));
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let start = start / 1_000 % 1_000_000_000_000;
+    eprintln!("seeds 0..{fixed} and {start}..{}", start + fresh);
+    (0..fixed).chain(start..start + fresh).collect()
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} = {text} is no number")))
+}
+
+/// Runs a test for every seed and fails with the seed of the first that breaks a promise.
+///
+/// # Panics
+/// With the seed and the broken promise.
+pub fn for_each_seed(count: u64, mut run: impl FnMut(u64) -> Checked) {
+    for seed in seeds(count) {
+        if let Err(text) = outcome(|| run(seed)) {
+            panic!("STRANDLINE_SEED={seed}: {text}");
+        }
+    }
+}
+
+/// What a run came to; a panic counts as a broken promise, since nothing may panic.
+///
+/// # Errors
+/// What was broken, as text.
+pub fn outcome(run: impl FnOnce() -> Checked) -> Result<(), String> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(violation)) => Err(violation.to_string()),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(format!("broken promise: nothing panics: {}", text.unwrap_or_else(|| "no message".to_owned())))
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The workload: random histories, every choice from the seed.
+
+use super::checker;
+use super::files::Disk;
+use super::machine::{Machine, small};
+use super::random::Random;
+use super::step::Step;
+use super::violation::Checked;
+use std::time::Duration;
+use strandline::config::{Config, Preallocate, Sabotage};
+use strandline_disk::sim::{Lie, Loss};
+
+/// How a random history differs from the honest one.
+#[derive(Clone, Debug, Default)]
+pub struct Twist {
+    /// A defect of the engine.
+    pub sabotage: Option<Sabotage>,
+    /// A lie of the disk, told from the first open on.
+    pub lie: Option<Lie>,
+}
+
+/// A configuration for a seed: the knobs that change how a store writes.
+#[must_use]
+pub fn config_of(random: &mut Random) -> Config {
+    let mut config = small();
+    config.segment_bytes = random.pick(&[64 << 10, 64 << 10, 128 << 10]);
+    config.preallocate = random.pick(&[Preallocate::Written, Preallocate::Allocated, Preallocate::Off]);
+    config.idle_mark_after = Duration::from_millis(random.pick(&[1, 5, 100]));
+    config.commit_bytes_max = random.pick(&[16 << 10, 32 << 10]);
+    config
+}
+
+/// Runs a history of `steps` steps.
+///
+/// # Errors
+/// The first broken promise.
+pub fn run(seed: u64, steps: usize, twist: &Twist) -> Checked {
+    let (mut machine, mut random) = prepare(seed, twist)?;
+    for _ in 0..steps {
+        let step = choose(&mut random, machine.model.logs.len());
+        if std::env::var_os("STRANDLINE_STEPS").is_some() {
+            eprintln!("{step:?}");
+        }
+        machine.apply(step)?;
+    }
+    finish(&mut machine)
+}
+
+/// The machine of a seed, with an open store of one log.
+///
+/// # Errors
+/// The first broken promise.
+pub fn prepare(seed: u64, twist: &Twist) -> Checked<(Machine, Random)> {
+    let mut random = Random::new(seed);
+    let mut config = config_of(&mut random);
+    config.sabotage = twist.sabotage;
+    let mut machine = Machine::new(seed, config);
+    machine.world.set_direct(!random.chance(1, 4));
+    if let Some(lie) = &twist.lie {
+        machine.world.sabotage(lie.clone());
+    }
+    machine.open()?;
+    machine.run(&[Step::OpenLog(0), Step::Answer])?;
+    Ok((machine, random))
+}
+
+/// Ends a history: everything is answered, a clean close loses nothing, and what was sealed is as it must be.
+///
+/// # Errors
+/// The first broken promise.
+pub fn finish(machine: &mut Machine) -> Checked {
+    machine.run(&[Step::Idle, Step::Reopen, Step::Idle])?;
+    let disk = Disk::look(&machine.world, &machine.config)?;
+    checker::indexes_equal_scans(&disk)?;
+    machine.apply(Step::PowerFailure { loss: Loss::DropAll, again_after: None })
+}
+
+/// The next step of a random history.
+#[must_use]
+pub fn choose(random: &mut Random, logs: usize) -> Step {
+    let log = random.below(logs);
+    let again_after = random.chance(1, 3).then(|| random.below(80));
+    match random.below(100) {
+        0..40 => {
+            let batches = 1 + random.below(4);
+            let records = 1 + random.below(4);
+            let bytes = random.pick(&[60, 300, 300, 1_000, 3_000, 5_500]);
+            Step::Append { log, batches, records, bytes: bytes + random.below(bytes / 8) }
+        }
+        40..68 => Step::Turn(1 + random.below(12)),
+        68..76 => {
+            Step::Read { log, per_mille: random.below(1001) as u64, bytes: random.pick(&[1, 100, 8_000, 64 << 10]) }
+        }
+        76..84 => Step::Answer,
+        84..88 => Step::Idle,
+        88..90 => Step::Jump(random.pick(&[-3_600_000, -60_000, -500, 500, 60_000, 3_600_000])),
+        90..92 => Step::Reopen,
+        92..95 => Step::Kill { again_after },
+        95..98 => Step::PowerFailure { loss: loss(random), again_after },
+        _ => Step::OpenLog(random.below(3)),
+    }
+}
+
+/// A way to lose power.
+#[must_use]
+pub fn loss(random: &mut Random) -> Loss {
+    match random.below(10) {
+        0 => Loss::DropAll,
+        1 => Loss::KeepAll,
+        2 => Loss::Prefix,
+        3 => Loss::First(random.below(40)),
+        4 => Loss::Only(random.below(40)),
+        5 => Loss::AllBut(random.below(40)),
+        6 => Loss::Subset(random.next()),
+        _ => Loss::Random,
+    }
+}

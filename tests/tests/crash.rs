@@ -1,0 +1,132 @@
+//! Crashes: at every turn of scripted histories, and anywhere in random ones.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use strandline::format::manifest::RegionHeader;
+use strandline_disk::BLOCK;
+use strandline_disk::sim::SimWorld;
+use strandline_tests::harness::images::crash_at_every_turn;
+use strandline_tests::harness::machine::small;
+use strandline_tests::harness::seeds::{for_each_seed, outcome};
+use strandline_tests::harness::workload::{self, Twist};
+use strandline_tests::harness::{Machine, Step};
+
+/// Opens a store and does `before` undisturbed, then `script` with a crash after every turn. Gives the world before and after it.
+fn crash_everywhere(seed: u64, before: &[Step], script: &[Step]) -> [SimWorld; 2] {
+    let mut machine = Machine::new(seed, small());
+    let count = Rc::new(Cell::new(0));
+    let mut from = machine.world.clone();
+    let run = outcome(|| {
+        machine.open()?;
+        machine.run(before)?;
+        from = machine.world.snapshot();
+        machine.observer = Some(crash_at_every_turn(machine.config.clone(), 2, count.clone()));
+        machine.run(script)
+    });
+    if let Err(text) = run {
+        panic!("seed {seed}: {text}");
+    }
+    assert!(count.get() > 0, "the script took no turn");
+    eprintln!("{} crash images", count.get());
+    [from, machine.world]
+}
+
+/// The sequence of the manifest's region in force.
+fn region_in_force(world: &SimWorld) -> u64 {
+    let bytes = world.read_file("manifest/a").expect("the manifest");
+    let headers = bytes.chunks(bytes.len() / 2).filter_map(|half| RegionHeader::decode(&half[..BLOCK]).ok());
+    headers.map(|header| header.sequence).max().expect("a region in force")
+}
+
+const fn append(batches: usize, bytes: usize) -> Step {
+    Step::Append { log: 0, batches, records: 2, bytes }
+}
+
+const MADE: [Step; 2] = [Step::OpenLog(0), Step::Idle];
+
+#[test]
+fn a_crash_while_the_store_is_made_leaves_a_store_or_none() {
+    let mut machine = Machine::new(1, small());
+    machine.observer = Some(crash_at_every_turn(machine.config.clone(), 2, Rc::default()));
+    outcome(|| machine.open()).expect("every crash image opens");
+}
+
+#[test]
+fn a_crash_at_any_turn_of_the_first_append_keeps_what_was_acknowledged() {
+    crash_everywhere(2, &MADE, &[append(1, 300), Step::Answer, append(2, 3_000), Step::Turn(1), append(3, 100), Step::Idle]);
+}
+
+#[test]
+fn a_crash_at_any_turn_of_a_roll_and_a_seal_keeps_what_was_acknowledged() {
+    let fill: Vec<Step> = MADE.into_iter().chain([append(7, 5_500), Step::Idle]).collect();
+    let roll = [append(2, 5_500), Step::Turn(2), append(3, 400), Step::Answer, append(1, 100), Step::Idle];
+    crash_everywhere(3, &fill, &roll);
+    // Without a mark and a rest before it, and into a successor that is not ready.
+    let fill: Vec<Step> = MADE.into_iter().chain([append(8, 5_500), Step::Answer]).collect();
+    crash_everywhere(4, &fill, &[append(12, 5_500), Step::Answer, Step::Idle]);
+}
+
+#[test]
+fn a_crash_at_any_turn_of_the_creation_of_a_log_leaves_the_log_or_none() {
+    crash_everywhere(5, &MADE, &[Step::OpenLog(1), append(1, 200), Step::OpenLog(2), Step::Answer, Step::Idle]);
+}
+
+#[test]
+fn a_crash_at_any_turn_of_closing_and_opening_keeps_what_was_acknowledged() {
+    let before: Vec<Step> = MADE.into_iter().chain([append(11, 5_500), Step::Idle, append(3, 500), Step::Answer]).collect();
+    crash_everywhere(6, &before, &[append(2, 900), Step::Reopen, append(1, 700), Step::Answer, Step::Reopen]);
+}
+
+#[test]
+fn a_crash_at_any_turn_of_a_recovery_keeps_what_was_acknowledged() {
+    let before: Vec<Step> = MADE.into_iter().chain([append(8, 5_500), Step::Answer]).collect();
+    for turns in [1, 3, 6, 12] {
+        let script = [append(4, 5_500), Step::Turn(turns), Step::Kill { again_after: None }, append(1, 99), Step::Answer];
+        crash_everywhere(7 + turns as u64, &before, &script);
+    }
+}
+
+#[test]
+fn a_crash_at_any_turn_of_an_idle_mark_keeps_what_was_acknowledged() {
+    let before: Vec<Step> = MADE.into_iter().chain([append(1, 500), Step::Answer]).collect();
+    crash_everywhere(20, &before, &[Step::Idle, append(1, 500), Step::Answer, Step::Idle]);
+}
+
+#[test]
+fn a_crash_while_the_manifest_turns_its_page_leaves_one_page_or_the_other() {
+    // A clock that jumps forth and back by an hour makes every other append roll, so that edits come thick and data does not.
+    let roll = [Step::Jump(3_600_000), append(1, 60), Step::Answer, Step::Jump(-3_600_000), append(1, 60), Step::Answer];
+    let mut probe = Machine::new(21, small());
+    probe.open().and_then(|()| probe.run(&MADE)).expect("an honest history");
+    let (start, mut rolls) = (region_in_force(&probe.world), 0);
+    while region_in_force(&probe.world) == start {
+        probe.run(&roll).expect("an honest history");
+        rolls += 1;
+    }
+    let before: Vec<Step> = MADE.into_iter().chain(roll.into_iter().cycle().take(roll.len() * (rolls - 1))).collect();
+    let script: Vec<Step> = roll.into_iter().chain(roll).collect();
+    let [from, to] = crash_everywhere(21, &before, &script).map(|world| region_in_force(&world));
+    assert_eq!(to, from + 1, "the script is to turn one page");
+}
+
+#[test]
+fn random_histories_keep_every_promise() {
+    for_each_seed(200, |seed| workload::run(seed, 120, &Twist::default()));
+}
+
+#[test]
+fn the_same_seed_twice_gives_the_same_trace() {
+    let trace = |seed| {
+        let (mut machine, mut random) = workload::prepare(seed, &Twist::default())?;
+        for _ in 0..100 {
+            let step = workload::choose(&mut random, machine.model.logs.len());
+            machine.apply(step)?;
+        }
+        Ok(machine.world.trace_hash())
+    };
+    for seed in 0..20 {
+        let (one, two): (Result<u64, strandline_tests::harness::Violation>, _) = (trace(seed), trace(seed));
+        assert_eq!(one.expect("an honest history"), two.expect("an honest history"), "seed {seed}");
+    }
+    assert_ne!(trace(1).expect("an honest history"), trace(2).expect("an honest history"));
+}
