@@ -68,9 +68,6 @@ impl Host {
         if !self.optimised {
             text += "\nwarning: not optimised, these figures mean nothing: build with --release";
         }
-        if self.capabilities["direct"]["effective"] == false {
-            text += "\nwarning: no direct I/O here, so reads may come from the page cache";
-        }
         text
     }
 }
@@ -170,9 +167,6 @@ mod tests {
         let host = Host::look(&directory, serde_json::Value::Null);
         assert!(host.cores > 0 && host.memory_mib > 0 && !host.kernel.is_empty(), "{host:?}");
         assert_ne!(host.filesystem, "unknown");
-        assert!(!host.summary().contains("no direct I/O"), "not known is not a warning");
-        let capabilities = serde_json::json!({"direct": {"effective": false}});
-        assert!(Host { capabilities, ..host }.summary().contains("no direct I/O"));
         assert!(resident_bytes() > 0 && descriptors() >= 3);
     }
 }

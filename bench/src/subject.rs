@@ -40,6 +40,11 @@ impl Subject {
     /// What the store answered.
     pub fn open(config: Config) -> Result<Subject, BenchError> {
         let opened = Store::open(config).map_err(store("opening it"))?;
+        let direct = &opened.capabilities().direct;
+        if !direct.effective {
+            // Said of each store: one that is buffered and one that is not cannot be compared.
+            eprintln!("warning: this store reads and writes through the page cache: {}", direct.reason);
+        }
         let topic = Topic::new("bench").map_err(store("naming the topic"))?;
         let range = RangeNumber::new(0).expect("0 is a range number");
         let log = opened.log(&topic, range).map_err(store("opening the log"))?;

@@ -79,6 +79,8 @@ pub enum Sabotage {
     AnswerBeforeCompletion,
     /// The shard's thread panics when it takes a read.
     PanicOnRead,
+    /// The shard's thread panics while it opens the store.
+    PanicOnOpen,
 }
 
 /// A configuration that cannot work: which fields, which values, what to change.
@@ -183,9 +185,7 @@ impl Config {
         // The header block of a new segment and the kept part of the tail block go into the same write.
         let commit = ("commit_bytes_max", u64::from(self.commit_bytes_max));
         large_enough(commit, batch_on_disk.next_multiple_of(block) + 2 * block, batch)?;
-        // A segment holds its header, the largest batch, a mark, and the largest index with the footer.
-        let overhead = block + HEADER_BYTES as u64 + index::reserve_bytes(self.segment_bytes);
-        large_enough(("segment_bytes", self.segment_bytes), overhead + batch_on_disk, batch)?;
+        large_enough(("segment_bytes", self.segment_bytes), segment_bytes_for(batch_on_disk), batch)?;
         large_enough(("outstanding_bytes_max", self.outstanding_bytes_max as u64), batch.1, batch)?;
         large_enough(("arena_bytes", self.arena_bytes as u64), 2 * commit.1.next_power_of_two(), commit)?;
         Ok(CheckedConfig(self))
@@ -221,6 +221,20 @@ macro_rules! sabotaged {
     }};
 }
 pub(crate) use sabotaged;
+
+/// The smallest segment for a batch of so many bytes on disk: its header, the batch, a mark, and the largest index with the footer,
+/// whose room grows with the segment.
+fn segment_bytes_for(batch_on_disk: u64) -> u64 {
+    let mut bytes = 0;
+    loop {
+        let content = BLOCK as u64 + batch_on_disk + HEADER_BYTES as u64 + index::reserve_bytes(bytes);
+        let needed = content.next_multiple_of(BLOCK as u64);
+        if needed <= bytes {
+            return bytes;
+        }
+        bytes = needed;
+    }
+}
 
 fn in_range(field: &'static str, value: u64, low: u64, high: u64) -> Result<(), ConfigError> {
     if (low..=high).contains(&value) { Ok(()) } else { Err(ConfigError::OutOfRange { field, value, low, high }) }

@@ -50,7 +50,6 @@ impl<T: Unanswered> Places<T> {
 }
 
 /// An answer and where it will be awaited.
-#[must_use]
 pub fn pair<T: Unanswered>() -> (Answer<T>, Pending<T>) {
     let place = Place::new();
     (Answer { place: Some(place.clone()) }, Pending { place, home: None })

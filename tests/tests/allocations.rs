@@ -87,7 +87,9 @@ fn appends(store: &Store, log: &Log, count: u64, depth: usize, waiting: &mut Vec
         builder.push(&Record { key: Some(b"key"), value: Some(&[7; 100]), ..Record::default() }).expect("room");
         waiting.push_back(log.append(builder.build().expect("a record")).expect("room"));
     }
-    waiting.drain(..).for_each(|pending| drop(pending.wait().expect("an append")));
+    for pending in waiting.drain(..) {
+        pending.wait().expect("an append");
+    }
     let after = counted();
     let took = started.elapsed();
     Cost { worker_switches: worker_switches() - switches, took, ..cost(before, after) }
@@ -142,31 +144,58 @@ fn warm(root: &std::path::Path) -> (Store, Log) {
     (store, log)
 }
 
-#[test]
-fn an_append_allocates_nothing_makes_two_system_calls_a_commit_and_wakes_no_kernel_worker() {
-    let place = place();
-    let (store, log) = warm(place.path());
+impl Cost {
+    fn enters_per_commit(&self) -> f64 {
+        self.enters as f64 / self.commits as f64
+    }
+
+    /// The system calls that these commits may have made: two each, and
+    /// - one for each half millisecond that a write takes: the shard then looks whether another log was asked for something;
+    /// - one now and then, when the bell was rung just before the shard slept: that ring ends its next wait too.
+    fn enters_allowed(&self) -> f64 {
+        (2.0 + RUNG_TOO_EARLY) * self.commits as f64 + self.took.as_secs_f64() * 2_000.0
+    }
+}
+
+/// How often at most the bell is rung just before the shard sleeps, per commit.
+const RUNG_TOO_EARLY: f64 = 0.5;
+
+/// Appends with 1 and with 64 outstanding, and checks what they cost.
+fn check(place: &str, root: &std::path::Path) -> [Cost; 3] {
+    let (store, log) = warm(root);
     let mut waiting = VecDeque::with_capacity(256);
     let alone = appends(&store, &log, 1_000, 1, &mut waiting);
     let crowd = appends(&store, &log, 10_000, 64, &mut waiting);
     let after = appends(&store, &log, 1_000, 1, &mut waiting);
-    println!("1 outstanding:  {alone:?}\n64 outstanding: {crowd:?}\n1 outstanding:  {after:?}");
+    println!(
+        "{place}, 1 outstanding:  {alone:?}\n{place}, 64 outstanding: {crowd:?}\n{place}, 1 outstanding:  {after:?}"
+    );
 
     // Two kinds of runs tell what a commit costs from what a record costs.
     let per_commit = (alone.of_shard + after.of_shard) as f64 / (alone.commits + after.commits) as f64;
     let per_record = (crowd.of_shard as f64 - per_commit * crowd.commits as f64) / crowd.records as f64;
-    println!("shard: {per_commit:.2} allocations per commit, {per_record:.4} per record");
-    println!("system calls per commit: {:.2} alone, {:.2} in a crowd", per(&alone), per(&crowd));
-    assert!(crowd.commits < crowd.records / 8, "the crowd shares commits: {crowd:?}");
+    println!("{place}: {per_commit:.2} allocations per commit and {per_record:.4} per record on the shard's thread");
+    let (one, many) = (alone.enters_per_commit(), crowd.enters_per_commit());
+    println!("{place}: {one:.2} system calls per commit with 1 outstanding, {many:.2} with 64");
+    assert!(crowd.commits < crowd.records / 4, "a crowd shares commits: {crowd:?}");
     assert!(per_record.abs() < 0.01, "the shard allocates for a record: {per_record}");
     for cost in [&alone, &crowd, &after] {
         assert!(cost.of_caller <= cost.records / 500, "the caller allocates for a record: {cost:?}");
-        assert!(per(cost) <= 2.1, "more than 2 system calls a commit: {cost:?}");
+        assert!(cost.enters as f64 <= cost.enters_allowed(), "too many system calls: {cost:?}");
+    }
+    store.close().expect("a clean close");
+    [alone, crowd, after]
+}
+
+#[test]
+fn an_append_allocates_nothing_makes_two_system_calls_a_commit_and_wakes_no_kernel_worker() {
+    for cost in check("drive", place().path()) {
         // Filling the successor wakes them now and then; the writes of appends do not.
         assert!(cost.worker_switches <= cost.commits / 10, "appends wake kernel workers: {cost:?}");
     }
-}
-
-fn per(cost: &Cost) -> f64 {
-    cost.enters as f64 / cost.commits as f64
+    // Where a write takes no time, little but the two calls is left. (The kernel has workers write to a tmpfs.)
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs at /dev/shm");
+    for cost in check("memory", memory.path()) {
+        assert!(cost.enters_per_commit() <= 2.0 + RUNG_TOO_EARLY, "more than 2 system calls a commit: {cost:?}");
+    }
 }

@@ -1,6 +1,12 @@
 //! What the store does when nothing fails.
 
+use strandline::Offset;
+use strandline::ReadError;
+use strandline_disk::sim::Loss;
 use strandline_tests::harness::machine::small;
+use strandline::manifest::state::Stage;
+use strandline_tests::harness::checker;
+use strandline_tests::harness::files::Disk;
 use strandline_tests::harness::{Machine, Step};
 
 #[test]
@@ -13,4 +19,78 @@ fn what_is_appended_is_read_back_now_and_after_a_reopen() {
     assert_eq!(machine.model.logs[0].held.len(), 3);
     machine.run(&[Step::Reopen, append, Step::Answer, Step::Reopen]).expect("a reopen");
     assert_eq!(machine.model.logs[0].held.len(), 6);
+}
+
+#[test]
+fn a_read_outside_the_log_names_what_there_is_and_one_at_the_end_is_empty() {
+    let mut machine = Machine::new(2, small());
+    machine.open().expect("an open");
+    let append = Step::Append { log: 0, batches: 1, records: 3, bytes: 300 };
+    machine.run(&[Step::OpenLog(0), Step::Answer, append, Step::Answer]).expect("an append");
+    let at_end = machine.read(0, Offset(3), 100).expect("an answer").expect("the end is no error");
+    assert!(at_end.batches.is_empty());
+    let past = machine.read(0, Offset(4), 100).expect("an answer");
+    assert!(matches!(past, Err(ReadError::OutOfRange { earliest: Offset(0), end: Offset(3), .. })), "{past:?}");
+    let middle = machine.read(0, Offset(2), 1).expect("an answer").expect("the batch that holds it");
+    assert_eq!((middle.batches[0].first(), middle.next), (Offset(0), Offset(3)));
+}
+
+#[test]
+fn a_segment_prepared_under_a_smaller_configuration_takes_no_batch_that_does_not_fit_it() {
+    let mut machine = Machine::new(3, small());
+    machine.open().expect("an open");
+    let small_batches = Step::Append { log: 0, batches: 2, records: 2, bytes: 900 };
+    machine.run(&[Step::OpenLog(0), Step::Answer, small_batches, Step::Idle]).expect("a prepared successor");
+    machine.close().expect("a clean close");
+    let mut config = small();
+    config.segment_bytes = 1 << 20;
+    config.batch_bytes_max = 128 << 10;
+    config.commit_bytes_max = 256 << 10;
+    config.read_bytes_max = 1 << 20;
+    config.outstanding_bytes_max = 8 << 20;
+    config.arena_bytes = 4 << 20;
+    machine.config = config.check().expect("a larger configuration");
+    machine.world.set_pool_bytes(4 << 20);
+    machine.open().expect("an open with larger limits");
+    let large = Step::Append { log: 0, batches: 3, records: 2, bytes: 120 << 10 };
+    machine.run(&[Step::OpenLog(0), Step::Answer, large, Step::Answer, small_batches, Step::Answer]).expect("appends");
+    let cut = Step::PowerFailure { loss: Loss::DropAll, again_after: None };
+    machine.run(&[cut, large, Step::Idle, Step::Reopen]).expect("what was acknowledged stays");
+    assert_eq!(machine.model.logs[0].held.len(), 2 + 3 + 2 + 3);
+}
+
+#[test]
+fn rolls_seals_and_marks_leave_files_that_the_manifest_explains_and_indexes_that_equal_scans() {
+    let mut machine = Machine::new(4, small());
+    machine.open().expect("an open");
+    let append = Step::Append { log: 0, batches: 40, records: 3, bytes: 3_000 };
+    machine.run(&[Step::OpenLog(0), Step::Answer, append, Step::Answer, Step::Idle, append, Step::Idle]).expect("rolls");
+    machine.run(&[Step::Reopen, Step::Idle]).expect("a reopen");
+    let disk = Disk::look(&machine.world, &machine.config).expect("a manifest");
+    let sealed = disk.segments().iter().filter(|segment| matches!(segment.record.stage, Stage::Sealed { .. })).count();
+    assert!(sealed >= 3, "{sealed} sealed segments");
+    checker::files_are_explained(&disk, &[]).expect("no strays");
+    checker::indexes_equal_scans(&disk).expect("good indexes");
+    checker::the_tail_is_dead(&disk).expect("dead tails");
+}
+
+#[test]
+fn a_directory_left_over_from_a_crash_is_reported_as_a_stray_and_used_by_the_segment_that_needs_its_name() {
+    let mut machine = Machine::new(5, small());
+    machine.open().expect("an open");
+    machine.run(&[Step::OpenLog(0), Step::Answer]).expect("a log");
+    // Stops while the successor is being made: its directory is there, the manifest does not know it yet.
+    machine.run(&[Step::Append { log: 0, batches: 1, records: 1, bytes: 100 }]).expect("an append");
+    for _ in 0..200 {
+        machine.turn().expect("a turn");
+        if machine.world.files().iter().any(|(path, _)| path == "t0-r0-s1/data.0") {
+            break;
+        }
+    }
+    machine.apply(Step::Kill { again_after: None }).expect("a kill");
+    assert_eq!(machine.running().report.strays, ["t0-r0-s1"]);
+    let append = Step::Append { log: 0, batches: 15, records: 2, bytes: 5_500 };
+    machine.run(&[append, Step::Idle, Step::Reopen]).expect("the log rolls into it");
+    assert!(machine.running().report.strays.is_empty());
+    assert!(machine.world.files().iter().any(|(path, _)| path == "t0-r0-s2/data.0"));
 }

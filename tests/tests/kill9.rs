@@ -158,6 +158,10 @@ impl Known {
         Some(())
     }
 
+    fn note_one(&mut self, first: u64, rest: (u64, u64, u64)) {
+        self.acknowledged.insert(first, rest);
+    }
+
     /// Looks at everything from `from` on: in order, whole, nothing acknowledged missing.
     fn check(&mut self, which: usize, log: &Log, from: u64) -> u64 {
         let batches = common::read_from(log, Offset(from)).unwrap_or_else(|error| panic!("from {from}: {error}"));
@@ -235,4 +239,31 @@ fn what_was_acknowledged_survives_every_kill() {
         started.elapsed().as_secs_f64()
     );
     assert!(acknowledged as u64 >= kills, "the children did append");
+}
+
+/// The check itself: it must notice what it is there for.
+#[test]
+fn a_lost_or_changed_acknowledgement_is_noticed() {
+    let place = place();
+    let store = open(config(place.path()));
+    let log = log_of(&store, LOGS[0]);
+    let mut known = Known::default();
+    for number in 0..20 {
+        let receipt = log.append(batch(&log, 0, 7, number)).expect("room").wait().expect("an append");
+        known.acknowledged.insert(receipt.first.0, (receipt.end.0, 7, number));
+        known.end = receipt.end.0;
+    }
+    known.check(0, &log, 0);
+    let noticed = |change: &dyn Fn(&mut Known)| {
+        let mut changed = Known { acknowledged: known.acknowledged.clone(), ..Known::default() };
+        change(&mut changed);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| changed.check(0, &log, 0))).is_err()
+    };
+    assert!(!noticed(&|_| {}));
+    assert!(noticed(&|known| known.note_one(1_000, (1_001, 7, 20))), "one is missing");
+    assert!(noticed(&|known| known.note_one(0, (1, 7, 1))), "another one stands there");
+    assert!(noticed(&|known| known.note_one(2, (3, 7, 1))), "none begins there");
+    // A batch that no child would write, and a number that is left out.
+    log.append(common::one(&log, b"strange")).expect("room").wait().expect("an append");
+    assert!(noticed(&|_| {}));
 }

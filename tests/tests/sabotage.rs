@@ -2,8 +2,12 @@
 
 use strandline::config::Sabotage;
 use strandline_disk::sim::Lie;
+use std::rc::Rc;
+use strandline_tests::harness::images::crash_at_every_turn;
+use strandline_tests::harness::machine::small;
 use strandline_tests::harness::seeds::outcome;
 use strandline_tests::harness::workload::{self, Twist};
+use strandline_tests::harness::{Machine, Step};
 
 /// How many seeds may pass before the defect has to be noticed.
 const SEEDS: u64 = 40;
@@ -19,6 +23,22 @@ fn is_caught(what: &str, twist: &Twist) {
     for (seed, _) in caught.iter().take(3) {
         outcome(|| workload::run(*seed, STEPS, &Twist::default())).expect("an honest history on the same seed");
     }
+}
+
+/// Crashes a script at every turn, in every way: the defect must show in some image, and none may fail without it.
+fn is_caught_by_a_crash_at_some_turn(sabotage: Sabotage, script: &[Step]) {
+    let run = |sabotage| {
+        let mut config = small();
+        config.sabotage = sabotage;
+        let mut machine = Machine::new(1, config);
+        machine.open()?;
+        machine.observer = Some(crash_at_every_turn(machine.config.clone(), 8, Rc::default()));
+        machine.run(&[Step::OpenLog(0), Step::Answer])?;
+        machine.run(script)
+    };
+    outcome(|| run(None)).expect("an honest history");
+    let text = outcome(|| run(Some(sabotage))).expect_err("a crash at every turn did not notice the defect");
+    eprintln!("{sabotage:?}: noticed: {text}");
 }
 
 fn engine(sabotage: Sabotage) -> Twist {
@@ -46,12 +66,15 @@ fn without_a_synced_manifest_segments_are_lost_and_it_is_noticed() {
 
 #[test]
 fn a_record_before_the_manifest_edit_is_noticed() {
-    is_caught("record before edit", &engine(Sabotage::RecordBeforeEdit));
+    // The window is one turn wide: a crash at every turn of rolls that had to wait for their segment.
+    let append = Step::Append { log: 0, batches: 12, records: 2, bytes: 5_500 };
+    is_caught_by_a_crash_at_some_turn(Sabotage::RecordBeforeEdit, &[append, Step::Answer]);
 }
 
 #[test]
 fn a_dead_tail_that_is_kept_is_noticed() {
-    is_caught("dead tail kept", &engine(Sabotage::KeepDeadTail));
+    let append = Step::Append { log: 0, batches: 9, records: 1, bytes: 1_000 };
+    is_caught_by_a_crash_at_some_turn(Sabotage::KeepDeadTail, &[append, Step::Answer, append, Step::Answer]);
 }
 
 #[test]

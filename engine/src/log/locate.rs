@@ -1,7 +1,7 @@
 //! Where an offset is: which segment, and whether it is in the log at all. Plain decisions.
 
 use super::Log;
-use crate::error::ReadError;
+use crate::error::{Latch, ReadError};
 use crate::id::Offset;
 use crate::segment::active::Active;
 
@@ -19,8 +19,12 @@ pub enum Place<'a> {
 /// Finds `offset` among what may be read: from the start of the log up to its durable end.
 ///
 /// # Errors
-/// [`ReadError::OutOfRange`], with the earliest live offset.
+/// [`ReadError::OutOfRange`], with the earliest live offset. [`ReadError::Disk`] for what stands in a segment that could not be
+/// recovered, or behind it: how far that goes is not known, so it must not read as the end.
 pub fn locate<A>(log: &Log<A>, offset: Offset) -> Result<Place<'_>, ReadError> {
+    if let Some(unread) = log.unread.as_ref().filter(|_| offset >= log.durable_end) {
+        return Err(unread_error(unread));
+    }
     if offset < log.start || offset > log.durable_end {
         return Err(ReadError::OutOfRange {
             log: log.id.clone(),
@@ -38,7 +42,12 @@ pub fn locate<A>(log: &Log<A>, offset: Offset) -> Result<Place<'_>, ReadError> {
     let place = log.closed.partition_point(|closed| closed.end <= offset);
     match log.closed.get(place) {
         Some(closed) if closed.base <= offset => Ok(Place::Closed(place)),
-        // Segments of a log follow each other without a gap; a range that none covers reads as its end.
-        _ => Ok(Place::End),
+        // Segments of a log follow each other without a gap, but for one that could not be recovered.
+        _ => log.unread.as_ref().map_or(Ok(Place::End), |unread| Err(unread_error(unread))),
     }
+}
+
+fn unread_error(unread: &Latch) -> ReadError {
+    let Latch { segment, position, source } = unread.clone();
+    ReadError::Disk { segment, position, source }
 }

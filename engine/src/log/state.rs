@@ -128,6 +128,8 @@ pub struct Log<A> {
     pub settled_ns: u64,
     /// Why it takes no appends.
     pub latch: Option<Box<Latch>>,
+    /// A segment that could not be recovered, and why: what it holds is neither readable nor known to be the end.
+    pub unread: Option<Box<Latch>>,
 }
 
 impl<A> Log<A> {
@@ -151,6 +153,7 @@ impl<A> Log<A> {
             listed: false,
             settled_ns: 0,
             latch: None,
+            unread: None,
         }
     }
 

@@ -92,7 +92,9 @@ pub async fn load<D: Disk>(
         match in_force[copy] {
             Some(found) if found == sequence => *region = copies.read_region(disk, copy, sequence % 2).await?,
             Some(_) => {} // It was behind when the process died in the middle of turning the page.
-            None => damage.push(format!("manifest/{} has no page that verifies; the other copy was used", COPIES[copy])),
+            None => {
+                damage.push(format!("manifest/{} has no page that verifies; the other copy was used", COPIES[copy]))
+            }
         }
     }
     let merged = page::merge([&regions[0], &regions[1]], store, sequence).map_err(|unreadable| match unreadable {

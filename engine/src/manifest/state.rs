@@ -198,7 +198,9 @@ impl State {
         }
         let before = grown.reserved_bytes();
         match edit {
-            Edit::LogCreated { .. } | Edit::Prepared { .. } => grown.apply(edit).expect("it follows what was laid for it"),
+            Edit::LogCreated { .. } | Edit::Prepared { .. } => {
+                grown.apply(edit).expect("it follows what was laid for it")
+            }
             _ => {}
         }
         grown.reserved_bytes() - before

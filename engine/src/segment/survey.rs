@@ -93,7 +93,7 @@ pub async fn read_header<D: Disk>(disk: &D, file: &File) -> Result<Result<Segmen
     Ok(SegmentHeader::decode(&buffer))
 }
 
-/// The first batch of a file that verifies, and the largest `durable_to` within its look-ahead; marks count too.
+/// The first batch of a file that verifies with its position, and the largest `durable_to` within its look-ahead; marks count too.
 ///
 /// # Errors
 /// What the disk answered.
@@ -102,14 +102,14 @@ pub async fn first_batch<D: Disk>(
     file: &File,
     uid: Uid,
     look_ahead: u64,
-) -> Result<Option<(BatchHeader, Offset)>, DiskError> {
+) -> Result<Option<(Position, BatchHeader, Offset)>, DiskError> {
     let start = Position(BLOCK as u64);
     let window = read_window(disk, file, start, start.plus(look_ahead as usize)).await?;
     let found = scan::find_batches(&window, start, uid, PAYLOAD_BYTES_MAX);
     let mut whole = found.iter().filter(|found| found.payload_ok);
     let Some(first) = whole.clone().next() else { return Ok(None) };
     let durable_to = whole.by_ref().map(|found| found.header.durable_to).max().unwrap_or_default();
-    Ok(Some((first.header, durable_to)))
+    Ok(Some((first.position, first.header, durable_to)))
 }
 
 /// Reads the batches of a file from front to end.
@@ -263,13 +263,20 @@ async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: 
     let mut skip = start.since(next) as usize;
     loop {
         while pieces.len() < AHEAD && next < limit {
-            pieces.push_back(read_piece(disk, file, next, piece.min(limit.since(next) as usize)));
+            let want = piece.min(limit.since(next) as usize).next_multiple_of(BLOCK);
+            // In the order of the pieces: nobody holds a later piece while waiting for the first.
+            let buffer = match disk.pool().take(want) {
+                Some(buffer) => buffer,
+                None if pieces.is_empty() => transfer::take_buffer(disk, want).await,
+                None => break,
+            };
+            pieces.push_back(transfer::read(disk, file, buffer, next));
             next = next.plus(piece);
         }
-        let Some(piece) = pieces.next().await else {
+        let Some((buffer, result)) = pieces.next().await else {
             return Ok(scan.finish());
         };
-        let (buffer, got) = piece?;
+        let got = result?;
         let whole = got == buffer.len();
         let fresh = buffer.get(skip..got).unwrap_or_default();
         skip = 0;
@@ -280,17 +287,6 @@ async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: 
             return Ok(scan.finish()); // The file ends here.
         }
     }
-}
-
-async fn read_piece<D: Disk>(
-    disk: &D,
-    file: &File,
-    at: Position,
-    length: usize,
-) -> Result<(strandline_disk::Buffer, usize), DiskError> {
-    let buffer = transfer::take_buffer(disk, length.next_multiple_of(BLOCK)).await;
-    let (buffer, result) = transfer::read(disk, file, buffer, at).await;
-    Ok((buffer, result?))
 }
 
 /// Reads `from..to`, in whole blocks underneath. What the file does not have reads as zeros.

@@ -3,7 +3,7 @@
 use super::command::{Admitted, LogNumber, Queue};
 use super::recover::{Recovered, Recovery};
 use super::shard::Shard;
-use crate::config::CheckedConfig;
+use crate::config::{CheckedConfig, sabotaged};
 use crate::error::OpenError;
 use crate::format::manifest::Edit;
 use crate::id::{Epoch, Life, LogId, Seq};
@@ -43,6 +43,7 @@ pub async fn open<D: Disk>(
     config: CheckedConfig,
     queue: Arc<Queue>,
 ) -> Result<(Shard<D>, OpenReport), OpenError> {
+    assert!(!sabotaged!(config, PanicOnOpen), "a deliberate panic");
     let started_ns = disk.now().boot_ns;
     let store = manifest::identity::identify(&disk, &config).await?;
     let name = Name::new(layout::MANIFEST_DIRECTORY).expect("a plain name");

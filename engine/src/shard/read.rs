@@ -277,18 +277,23 @@ async fn read_pieces<D: Disk>(disk: &D, file: &File, from: Position, to: Positio
     let length = to.since(from) as usize;
     let piece = PIECE.min(disk.pool().largest() / 8).next_multiple_of(BLOCK);
     let mut pieces = FuturesOrdered::new();
-    let mut at = start;
-    while at < to {
-        let want = piece.min(to.since(at) as usize).next_multiple_of(BLOCK);
-        pieces.push_back(async move {
-            let buffer = transfer::take_buffer(disk, want).await;
-            transfer::read(disk, file, buffer, at).await
-        });
-        at = at.plus(want);
-    }
     let mut bytes = Vec::with_capacity(length);
     let mut skip = from.since(start) as usize;
-    while let Some((buffer, result)) = pieces.next().await {
+    let mut at = start;
+    loop {
+        while at < to {
+            let want = piece.min(to.since(at) as usize).next_multiple_of(BLOCK);
+            // Buffers are taken in the order of the pieces. Two reads that each held their later pieces and waited for their first
+            // could fill the arena and wait for ever.
+            let buffer = match disk.pool().take(want) {
+                Some(buffer) => buffer,
+                None if pieces.is_empty() => transfer::take_buffer(disk, want).await,
+                None => break,
+            };
+            pieces.push_back(transfer::read(disk, file, buffer, at));
+            at = at.plus(want);
+        }
+        let Some((buffer, result)) = pieces.next().await else { break };
         let got = result?;
         bytes.extend_from_slice(buffer.get(skip..got).unwrap_or_default());
         skip = 0;

@@ -115,7 +115,9 @@ impl<D: Disk> Recovery<'_, D> {
     /// open, and forgotten then.
     async fn discard(&mut self, recovered: &mut Recovered, id: &SegmentId, record: &SegmentRecord) {
         if let Err(error) = self.remove(id, record).await {
-            self.report.warnings.push(format!("segment {id} is too small for this configuration and stays behind: {error}"));
+            self.report
+                .warnings
+                .push(format!("segment {id} is too small for this configuration and stays behind: {error}"));
         }
         self.release(recovered, id, record);
     }
@@ -139,7 +141,7 @@ impl<D: Disk> Recovery<'_, D> {
         self.report.warnings.push(format!("segment {id} had been prepared and cannot be used: {error}"));
         if !error.is_absent() {
             // It may hold records for all that is known: nothing may be assumed, so the log stays as it is.
-            recovered.log.latch = Some(Box::new(Latch { segment: id.clone(), position: Position(0), source: error }));
+            leave_unread(&mut recovered.log, id, error);
             return;
         }
         self.release(recovered, id, record);
@@ -152,30 +154,33 @@ impl<D: Disk> Recovery<'_, D> {
         let header = header.ok().filter(|header| header.uid == record.uid && header.state == SegmentState::Live);
         let announced = header.is_some();
         let first = survey::first_batch(self.disk, &opened.file, record.uid, record.look_ahead).await?;
-        let Some((first, durable_to)) = first else { return Ok(None) };
+        let Some((position, first, durable_to)) = first else { return Ok(None) };
         let opened_at_ms = header.as_ref().map_or(first.store_time_ms, |header| header.opened_at_ms);
         let base = header.map_or(first.first, |header| header.base);
-        // A first batch that does not verify is torn, unless a later one proves that it had been durable.
-        let proven = first.first == base || durable_to > base;
+        // A first batch that does not verify is torn, unless a later one proves that it had been durable. Without a header block
+        // the batch that was found is the first where it stands first, or where all before it had been durable.
+        let leads = if announced { first.first == base } else { position.0 == BLOCK as u64 || durable_to >= base };
+        let proven = leads || durable_to > base;
         let opening = Opening { base, opened_at_ms };
         if proven && !announced {
-            self.write_header(id, record, &opened.file, opening).await?;
+            self.write_header(id, record, &opened.file, SegmentState::Live, opening).await?;
         }
         Ok(proven.then_some(opening))
     }
 
-    /// Writes the live header block of a segment whose first batch reached the disk without it.
+    /// Writes the header block of a segment whose first batch reached the disk without it, or the other way round.
     async fn write_header(
         &self,
         id: &SegmentId,
         record: &SegmentRecord,
         file: &File,
+        state: SegmentState,
         opening: Opening,
     ) -> Result<(), DiskError> {
         let header = SegmentHeader {
             uid: record.uid,
             store: self.store,
-            state: SegmentState::Live,
+            state,
             segment: id.clone(),
             generation: record.generation,
             base: opening.base,
@@ -197,6 +202,12 @@ impl<D: Disk> Recovery<'_, D> {
             survey::read_window(self.disk, &opened.file, start, start.plus(record.look_ahead as usize)).await?;
         if let Some(last) = crate::format::scan::last_nonzero(&window) {
             self.clear(&opened.file, start, &[], start.plus(last + 1)).await?;
+        }
+        let header = survey::read_header(self.disk, &opened.file).await?;
+        if !header.is_ok_and(|header| header.uid == record.uid && header.state == SegmentState::Prepared) {
+            // The base offset of the torn roll must not be taken for that of the next one.
+            let opening = Opening { base: Offset(0), opened_at_ms: 0 };
+            self.write_header(id, record, &opened.file, SegmentState::Prepared, opening).await?;
         }
         Ok(prepared_file(id, record, opened.file))
     }
@@ -246,8 +257,7 @@ impl<D: Disk> Recovery<'_, D> {
                     self.report
                         .damaged
                         .push(format!("segment {id} cannot be recovered: {source}; its log takes no appends"));
-                    let position = Position(0);
-                    recovered.log.latch = Some(Box::new(Latch { segment: id, position, source }));
+                    leave_unread(&mut recovered.log, &id, source);
                 }
             }
         }
@@ -415,6 +425,13 @@ fn note_store_time(log: &mut Log<Admitted>, last_of_segment_ms: u64) {
     if last_of_segment_ms > 0 {
         log.last_store_time_ms = last_of_segment_ms;
     }
+}
+
+/// A segment that could not be recovered: its log takes no appends, and reads of what it may hold answer the error.
+fn leave_unread(log: &mut Log<Admitted>, segment: &SegmentId, source: DiskError) {
+    let latch = Box::new(Latch { segment: segment.clone(), position: Position(0), source });
+    log.unread = Some(latch.clone());
+    log.latch = Some(latch);
 }
 
 fn prepared_file(id: &SegmentId, record: &SegmentRecord, file: File) -> PreparedFile {

@@ -180,10 +180,10 @@ fn serve(config: CheckedConfig, tell: &mpsc::SyncSender<Result<Opened, OpenError
     queue.close();
     queue.abandon();
     if let Err(panic) = served {
-        tracing::error!(
-            panic = panic_text(&*panic),
-            "the shard's thread panicked: every caller was answered, the store is closed"
-        );
+        let panic = panic_text(&*panic);
+        tracing::error!(panic, "the shard's thread panicked: every caller was answered, the store is closed");
+        // Heard only by a `Store::open` that still waits.
+        let _ = tell.try_send(Err(OpenError::ShardGone(panic)));
     }
 }
 

@@ -160,7 +160,8 @@ pub fn the_tail_is_dead(disk: &Disk) -> Checked {
             Stage::Prepared => start,
             Stage::Sealed { .. } | Stage::Fenced { .. } => continue,
         };
-        let behind = find_batches(&bytes[end.0 as usize..], end, segment.record.uid, PAYLOAD_BYTES_MAX);
+        let behind = bytes.get(end.0 as usize..).unwrap_or_default();
+        let behind = find_batches(behind, end, segment.record.uid, PAYLOAD_BYTES_MAX);
         ensure(behind.is_empty(), "what recovery dropped never returns", || {
             format!("{} ends at {end} and batches verify behind it: {behind:?}", segment.path)
         })?;

@@ -19,7 +19,7 @@ pub struct SegmentFile {
     pub record: SegmentRecord,
     /// The path of its file.
     pub path: String,
-    /// It is the newest of its log.
+    /// It is the newest of its log that was ever written, or one prepared behind that.
     pub is_last: bool,
 }
 
@@ -45,11 +45,12 @@ impl Disk {
         let state = state_of(&copy, config)?;
         let mut segments = Vec::new();
         for (log, record) in &state.logs {
-            let last = record.segments.keys().max().copied();
+            let opened = record.segments.iter().filter(|(_, record)| record.opening().is_some());
+            let last = opened.map(|(seq, _)| *seq).max();
             for (seq, record) in &record.segments {
                 let id = SegmentId { log: log.clone(), seq: *seq };
                 let path = format!("{}/{}", layout::directory_name(&id), layout::data_file_name(record.generation));
-                segments.push(SegmentFile { id, record: *record, path, is_last: Some(*seq) == last });
+                segments.push(SegmentFile { id, record: *record, path, is_last: Some(*seq) >= last });
             }
         }
         let read = |path: &str| world.read_file(path).expect("a file that was listed");

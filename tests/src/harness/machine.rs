@@ -15,7 +15,8 @@ use strandline::{AppendError, LogError, Offset, ReadAnswer, ReadError};
 use strandline_disk::Disk as _;
 use strandline_disk::sim::SimWorld;
 
-/// Is called after every turn with the world and the model: to take crash images, or only to count.
+/// Is called for every turn with the world as it stood when all was started and nothing had landed, and the model: to take crash
+/// images, or only to count.
 pub type Observer = Box<dyn FnMut(&SimWorld, &Model) -> Checked>;
 
 /// A machine with a store.
@@ -30,7 +31,7 @@ pub struct Machine {
     pub running: Option<Running>,
     /// Faults are about: operations may answer errors. What was promised holds all the same.
     pub tolerant: bool,
-    /// Called after every turn.
+    /// Called for every turn.
     pub observer: Option<Observer>,
     serial: u64,
 }
@@ -118,6 +119,7 @@ impl Machine {
                 self.recover(None)
             }
             Step::Kill { again_after } => {
+                self.turn_to_a_moment()?;
                 self.kill()?;
                 if let Some(turns) = again_after
                     && !self.start(Some(turns))?
@@ -128,6 +130,7 @@ impl Machine {
                 self.recover(None)
             }
             Step::PowerFailure { loss, again_after } => {
+                self.turn_to_a_moment()?;
                 self.crash(|world| world.power_failure(loss))?;
                 if let Some(turns) = again_after
                     && !self.start(Some(turns))?
@@ -157,7 +160,11 @@ impl Machine {
         // The lock of a dead process is free only when its writes have landed.
         self.world.land_strays();
         let (world, model, observer) = (&self.world, &self.model, &mut self.observer);
-        let seen = || observer.as_mut().map_or(Ok(()), |observer| observer(world, model));
+        world.keep_moments(observer.is_some());
+        let seen = || match (observer.as_mut(), world.take_moment()) {
+            (Some(observer), Some(moment)) => observer(&moment, model),
+            _ => Ok(()),
+        };
         match open(world.open(), &self.config, turns, seen)? {
             Opening::Serves(running) => {
                 self.running = Some(*running);
@@ -258,13 +265,31 @@ impl Machine {
     /// # Errors
     /// The first broken promise.
     pub fn turn(&mut self) -> Checked<Turned> {
+        self.world.keep_moments(self.observer.is_some());
         let turned = self.running().shard.turn();
         let turned = turned.or_else(|error| broken("a living ring can be turned", error.to_string()))?;
         self.collect()?;
-        if let Some(observer) = self.observer.as_mut() {
-            observer(&self.world, &self.model)?;
+        // Whatever was answered in this turn was answered before the moment.
+        if let (Some(observer), Some(moment)) = (self.observer.as_mut(), self.world.take_moment()) {
+            observer(&moment, &self.model)?;
         }
         Ok(turned)
+    }
+
+    /// Goes back to the moment of one more turn at which all was started and nothing had landed. The process is good for nothing but
+    /// a crash after that.
+    fn turn_to_a_moment(&mut self) -> Checked {
+        if self.running.is_none() {
+            return Ok(());
+        }
+        self.world.keep_moments(true);
+        let turned = self.running().shard.turn();
+        turned.or_else(|error| broken("a living ring can be turned", error.to_string()))?;
+        self.collect()?;
+        if let Some(moment) = self.world.take_moment() {
+            self.world = moment;
+        }
+        Ok(())
     }
 
     /// Turns until everything was answered.

@@ -11,7 +11,11 @@ const HEADERS: [&[Header<'static>]; 4] = [
     &[],
     &[Header { name: b"", value: None }],
     &[Header { name: b"n", value: Some(b"") }],
-    &[Header { name: b"b", value: Some(b"1") }, Header { name: b"a", value: None }, Header { name: b"b", value: Some(b"2") }],
+    &[
+        Header { name: b"b", value: Some(b"1") },
+        Header { name: b"a", value: None },
+        Header { name: b"b", value: Some(b"2") },
+    ],
 ];
 
 fn every_shape() -> Vec<Record<'static>> {
@@ -168,7 +172,8 @@ fn appends_of_many_threads_lose_nothing_and_keep_each_threads_order() {
             scope.spawn(move || {
                 let append = |number: u8| log.append(one(log, &[thread, number])).expect("room for 800");
                 let waiting: Vec<_> = (0..200).map(append).collect();
-                let offsets: Vec<_> = waiting.into_iter().map(|pending| pending.wait().expect("an append").first).collect();
+                let offsets: Vec<_> =
+                    waiting.into_iter().map(|pending| pending.wait().expect("an append").first).collect();
                 assert!(offsets.is_sorted(), "{offsets:?}");
             });
         }

@@ -227,7 +227,7 @@ fn either_copy_of_the_manifest_is_enough() {
                 _ => OpenOptions::new().write(true).open(&file).expect("ours").set_len(100).expect("cut"),
             }
             let store = open(config.clone());
-            assert_eq!(store.report().warnings.is_empty(), false, "{copy} {how}: {:?}", store.report());
+            assert!(!store.report().warnings.is_empty(), "{copy} {how}: {:?}", store.report());
             assert_eq!(values(&log_of(&store, "rot")).len(), 300);
             store.close().expect("a clean close");
             let store = open(config);
@@ -260,7 +260,8 @@ fn a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which() {
     });
     assert!(matches!(&refused, OpenError::Identity { file: "strandline.id", .. }), "{refused}");
 
-    let both = |root: &Path, at: u64| ["manifest/a", "manifest/b"].iter().for_each(|copy| flip(&root.join(copy), at, 4));
+    let both =
+        |root: &Path, at: u64| ["manifest/a", "manifest/b"].iter().for_each(|copy| flip(&root.join(copy), at, 4));
     let refused = refusal(|root| {
         for copy in ["manifest/a", "manifest/b"] {
             fs::remove_file(root.join(copy)).expect("removed");

@@ -13,7 +13,8 @@ const BLOCK: usize = 4096;
 /// The directories of all segments, in the order of their numbers.
 pub fn segments(root: &Path) -> Vec<PathBuf> {
     let names = std::fs::read_dir(root).expect("listed").map(|entry| entry.expect("an entry").file_name());
-    let mut found: Vec<_> = names.filter_map(|name| Some((layout::candidate_ids(name.to_str()?).pop()?, name))).collect();
+    let mut found: Vec<_> =
+        names.filter_map(|name| Some((layout::candidate_ids(name.to_str()?).pop()?, name))).collect();
     found.sort();
     found.into_iter().map(|(_, name)| root.join(name)).collect()
 }
@@ -28,7 +29,10 @@ pub fn load(segment: &Path) -> (SegmentHeader, Vec<u8>) {
 fn check_sealed(segment: &Path, base: Offset) -> (Offset, u64) {
     let (header, bytes) = load(segment);
     assert_eq!((header.state, header.base, header.size), (SegmentState::Live, base, bytes.len() as u64));
-    assert_eq!(layout::directory_name(&header.segment).as_str(), segment.file_name().expect("a name").to_str().expect("text"));
+    assert_eq!(
+        layout::directory_name(&header.segment).as_str(),
+        segment.file_name().expect("a name").to_str().expect("text")
+    );
     let footer = SegmentFooter::decode(&bytes[bytes.len() - BLOCK..]).expect("a footer");
     assert_eq!((footer.uid, footer.base), (header.uid, header.base));
     assert!(header.opened_at_ms <= footer.first_store_time_ms && footer.last_store_time_ms <= footer.sealed_at_ms);

@@ -11,7 +11,8 @@ fn round_trip(config: &Config) {
         let store = open(config.clone());
         let log = log_of(&store, "trip");
         assert!(values(&log) == wanted, "life {life} of {config:?}");
-        let fresh: Vec<_> = (0..100_u64).map(|number| bytes_of(life * 100 + number, (number * 53 % 7_000) as usize)).collect();
+        let fresh: Vec<_> =
+            (0..100_u64).map(|number| bytes_of(life * 100 + number, (number * 53 % 7_000) as usize)).collect();
         let waiting: Vec<_> = fresh.iter().map(|value| log.append(one(&log, value)).expect("room")).collect();
         for (number, pending) in waiting.into_iter().enumerate() {
             assert_eq!(pending.wait().expect("an append").first, Offset((wanted.len() + number) as u64));

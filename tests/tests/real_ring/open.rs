@@ -4,7 +4,7 @@ use crate::common::{append, bytes_of, log_of, one, open, place, small, values};
 use std::fs;
 use std::time::{Duration, Instant};
 use strandline::config::ConfigError;
-use strandline::{Config, LogError, Offset, OpenError, RangeNumber, Store, Topic};
+use strandline::{AppendError, Config, LogError, Offset, OpenError, RangeNumber, Store, Topic};
 use strandline_disk::uring::SetupError;
 
 #[test]
@@ -32,7 +32,8 @@ fn a_drop_finishes_what_was_asked_for() {
     let place = place();
     let store = open(small(place.path()));
     let log = log_of(&store, "dropped");
-    let waiting: Vec<_> = (0..500_u16).map(|number| log.append(one(&log, &number.to_le_bytes())).expect("room")).collect();
+    let waiting: Vec<_> =
+        (0..500_u16).map(|number| log.append(one(&log, &number.to_le_bytes())).expect("room")).collect();
     drop(store);
     assert!(waiting.into_iter().all(|pending| pending.wait().is_ok()));
     let store = open(small(place.path()));
@@ -145,15 +146,20 @@ fn a_manifest_without_room_says_so() {
     let config = Config { manifest_bytes: 64 << 10, ..small(place.path()) };
     let store = open(config.clone());
     let name = |number: usize| format!("{number:0231}");
-    let refused = (0..200).find_map(|number| {
-        store.log(&Topic::new(name(number)).expect("a topic"), RangeNumber::default()).err()
-    });
+    let refused = (0..200)
+        .find_map(|number| store.log(&Topic::new(name(number)).expect("a topic"), RangeNumber::default()).err());
     let Some(LogError::ManifestFull { needed, room }) = refused else { panic!("{refused:?}") };
     assert!(needed > room && room == 32 << 10, "{needed} {room}");
     let log = log_of(&store, name(0));
     append(&log, b"what there is goes on");
+    // Until it needs another segment, which the manifest cannot take in.
+    let value = bytes_of(1, 30 << 10);
+    let full = (0..10).find_map(|_| log.append(one(&log, &value)).expect("room").wait().err());
+    assert!(matches!(&full, Some(AppendError::DiskFull { .. })), "{full:?}");
+    let kept = values(&log);
     drop(store);
     // Opening needs no more room than was there: one that was full opens.
     let store = open(config);
-    assert_eq!(values(&log_of(&store, name(0))).len(), 1);
+    assert!(store.report().damaged.is_empty(), "{:?}", store.report());
+    assert!(kept.len() > 1 && values(&log_of(&store, name(0))) == kept);
 }

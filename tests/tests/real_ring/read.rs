@@ -8,7 +8,8 @@ fn filled(store: &Store, name: &str) -> (Log, Vec<(u64, u64)>) {
     let log = log_of(store, name);
     let mut spans = Vec::new();
     for number in 0..60_usize {
-        let values: Vec<_> = (0..number % 5 + 1).map(|record| bytes_of(number as u64, number * 97 % 3_000 + record)).collect();
+        let values: Vec<_> =
+            (0..number % 5 + 1).map(|record| bytes_of(number as u64, number * 97 % 3_000 + record)).collect();
         let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
         let receipt = log.append(batch_of(&log, &values)).expect("room").wait().expect("an append");
         spans.push((receipt.first.0, receipt.end.0));

@@ -4,7 +4,10 @@ use crate::common::{append, batch_of, block_on, bytes_of, log_of, one, open, pla
 use strandline::{AppendError, Config, LogError, Offset, Overloaded, RangeNumber, ReadError, Topic};
 
 /// Appends until the store refuses for want of room; gives what it had taken, and the refusal.
-fn overload(log: &strandline::Log, value: &[u8]) -> (Vec<strandline::Pending<Result<strandline::Receipt, AppendError>>>, Overloaded) {
+fn overload(
+    log: &strandline::Log,
+    value: &[u8],
+) -> (Vec<strandline::Pending<Result<strandline::Receipt, AppendError>>>, Overloaded) {
     let mut taken = Vec::new();
     for _ in 0..100_000 {
         match log.append(one(log, value)) {
@@ -41,7 +44,10 @@ fn too_many_bytes_are_refused_at_once_and_the_batch_comes_back() {
     assert_eq!((refused.bytes_limit, refused.bytes > 12 << 10), (32 << 10, true), "{refused}");
     assert_eq!(refused.batch, one(&log, &value));
     assert!(taken.into_iter().all(|pending| pending.wait().is_ok()));
-    assert_eq!(log.append(one(&log, &bytes_of(1, (32 << 10) - 29))).expect("exactly the limit").wait().map(|_| ()), Ok(()));
+    assert_eq!(
+        log.append(one(&log, &bytes_of(1, (32 << 10) - 29))).expect("exactly the limit").wait().map(|_| ()),
+        Ok(())
+    );
 }
 
 #[test]
@@ -87,7 +93,11 @@ fn appends_that_wait_for_room_all_get_it() {
             scope.spawn(move || {
                 for number in 0..25_u8 {
                     let batch = batch_of(log, &[&[thread, number], &bytes_of(1, usize::from(thread) * 2_000)]);
-                    let receipt = if thread % 2 == 0 { log.append_blocking(batch) } else { block_on(log.append_when_room(batch)) };
+                    let receipt = if thread % 2 == 0 {
+                        log.append_blocking(batch)
+                    } else {
+                        block_on(log.append_when_room(batch))
+                    };
                     receipt.expect("an append");
                 }
             });
@@ -125,7 +135,9 @@ fn closing_ends_the_waiting_for_room() {
         let appenders: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    (0..1_000_000).find_map(|_| log.append_blocking(one(&log, b"v")).err()).expect("the store was closed")
+                    (0..1_000_000)
+                        .find_map(|_| log.append_blocking(one(&log, b"v")).err())
+                        .expect("the store was closed")
                 })
             })
             .collect();

@@ -68,6 +68,7 @@ impl World {
     ///
     /// With [`Wait::Event`] and nothing in flight it returns at once: whoever drives by hand has to start something.
     pub(super) fn turn(&mut self, disk: u32, wait: Wait) -> Vec<Landed> {
+        self.note_moment();
         self.pass_time();
         self.land_strays(false);
         loop {

@@ -55,6 +55,9 @@ pub(super) struct World {
     pub(super) operations: u64,
     /// Counts processes: a disk of an earlier life is dead.
     pub(super) life: u32,
+    /// Whether each turn leaves a copy of the machine as it stood before anything landed.
+    pub(super) keep_moments: bool,
+    pub(super) moment: Option<SimWorld>,
     started: u64,
     disks: u32,
     inodes: u32,
@@ -86,6 +89,8 @@ impl SimWorld {
             sequence: 0,
             operations: 0,
             life: 0,
+            keep_moments: false,
+            moment: None,
             started: 0,
             disks: 0,
             inodes: ROOT.0,
@@ -147,6 +152,19 @@ impl SimWorld {
         image.reseed(seed);
         image.power_failure(loss);
         image
+    }
+
+    /// From now on each turn leaves a copy of the machine as it stood when the turn began: all that had been started is in flight and
+    /// nothing of it has landed. Most operations land in the turn that follows their start, so these are the moments to crash at.
+    pub fn keep_moments(&self, keep: bool) {
+        let mut world = self.0.borrow_mut();
+        (world.keep_moments, world.moment) = (keep, None);
+    }
+
+    /// The copy that the last turn left.
+    #[must_use]
+    pub fn take_moment(&self) -> Option<SimWorld> {
+        self.0.borrow_mut().moment.take()
     }
 
     /// Draws all further choices from another seed.
@@ -217,6 +235,16 @@ impl SimWorld {
 }
 
 impl World {
+    /// Leaves a copy of the machine, where copies are wanted.
+    pub(super) fn note_moment(&mut self) {
+        if self.keep_moments {
+            self.moment = None;
+            let mut copy = self.clone();
+            copy.keep_moments = false;
+            self.moment = Some(SimWorld(Rc::new(RefCell::new(copy))));
+        }
+    }
+
     /// The number of the next change.
     pub(super) fn tick(&mut self) -> u64 {
         self.sequence += 1;

@@ -86,10 +86,13 @@ fn journal_mode(options: &str, internal: bool) -> Option<String> {
 }
 
 /// ext4 lists fast commits, as `fc_debug_force`, only on some kernels. Being listed proves it on; not being listed proves
-/// nothing, so `otherwise` is asked.
+/// nothing, so `otherwise` is asked. Without a journal there are none.
 fn fast_commit(options: &str, otherwise: impl FnOnce() -> Option<bool>) -> Option<bool> {
     if options.is_empty() {
         return None;
+    }
+    if journal_mode(options, true).is_none() {
+        return Some(false);
     }
     let listed = options.lines().any(|option| option == "fc_debug_force" || option == "fast_commit");
     if listed { Some(true) } else { otherwise() }
@@ -129,9 +132,10 @@ mod tests {
 
     #[test]
     fn fast_commit_is_known_or_absent_never_guessed() {
-        assert_eq!(fast_commit("rw\nfc_debug_force\n", || None), Some(true));
-        assert_eq!(fast_commit("rw\nbarrier\n", || None), None);
-        assert_eq!(fast_commit("rw\nbarrier\n", || Some(false)), Some(false));
+        assert_eq!(fast_commit("rw\ndata=ordered\nfc_debug_force\n", || None), Some(true));
+        assert_eq!(fast_commit("rw\ndata=ordered\n", || None), None);
+        assert_eq!(fast_commit("rw\ndata=ordered\n", || Some(true)), Some(true));
+        assert_eq!(fast_commit("rw\nbarrier\n", || None), Some(false), "there is no journal");
         assert_eq!(fast_commit("", || Some(false)), None);
         assert!(has_fast_commits("fc stats:\n12 commits\n0 ineligible\n"));
         assert!(!has_fast_commits("fc stats:\n0 commits\n7 ineligible\n"));

@@ -47,8 +47,18 @@ impl Ring {
         arena_bytes: usize,
         lock: BorrowedFd<'_>,
     ) -> Result<(Ring, Pool, capabilities::Ring), SetupError> {
+        Ring::open_from(0, options, arena_bytes, lock)
+    }
+
+    /// As `open`, without trying the setups above rung `first`: what an older kernel would give.
+    fn open_from(
+        first: usize,
+        options: &UringOptions,
+        arena_bytes: usize,
+        lock: BorrowedFd<'_>,
+    ) -> Result<(Ring, Pool, capabilities::Ring), SetupError> {
         let mut report = capabilities::Ring::default();
-        let io = setup::build(options.entries, &mut report)?;
+        let io = setup::build(first, options.entries, &mut report)?;
         let supported = setup::supported_opcodes(&io)?;
         let (pool, arena) = Arena::register(&io, arena_bytes, &mut report)?;
         let files = setup::register_files(&io, options.files_max, lock, &mut report);
@@ -63,8 +73,9 @@ impl Ring {
         let counters = Arc::new(RingCounters::default());
         let mut ring = Ring { io, arena, files, truncates, counters, landed: Vec::new() };
         // One empty call, so that a policy against io_uring_enter is met now and not at the first write.
-        let entered = ring.enter(false, None);
-        entered.map_err(|errno| SetupError::from_ring_call("io_uring_enter", errno))?;
+        if let Err(errno @ (Errno::PERM | Errno::ACCESS | Errno::NOSYS)) = ring.enter(false, None) {
+            return Err(SetupError::from_ring_call("io_uring_enter", errno));
+        }
         Ok((ring, pool, report))
     }
 

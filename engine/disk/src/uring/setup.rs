@@ -32,14 +32,16 @@ const UNREGISTER_BUFFERS: u8 = 1;
 const UNREGISTER_FILES: u8 = 3;
 const REGISTER_FILES_UPDATE: u8 = 6;
 
-/// The best ring that the kernel has, still disabled.
-pub(super) fn build(entries: u32, report: &mut capabilities::Ring) -> Result<IoUring, SetupError> {
-    let ladder: [&[&str]; 3] = [
-        &["SINGLE_ISSUER", "DEFER_TASKRUN", "TASKRUN_FLAG", "SUBMIT_ALL"],
-        &["COOP_TASKRUN", "TASKRUN_FLAG", "SUBMIT_ALL"],
-        &[],
-    ];
-    for (rung, flags) in ladder.into_iter().enumerate() {
+/// What is asked for, the best first: from Linux 6.1, from 5.19, and always.
+const LADDER: [&[&str]; 3] = [
+    &["SINGLE_ISSUER", "DEFER_TASKRUN", "TASKRUN_FLAG", "SUBMIT_ALL"],
+    &["COOP_TASKRUN", "TASKRUN_FLAG", "SUBMIT_ALL"],
+    &[],
+];
+
+/// The best ring that the kernel has from rung `first` of the ladder on, still disabled.
+pub(super) fn build(first: usize, entries: u32, report: &mut capabilities::Ring) -> Result<IoUring, SetupError> {
+    for (rung, flags) in LADDER.into_iter().enumerate().skip(first) {
         let mut builder = IoUring::builder();
         builder.dontfork().setup_clamp().setup_r_disabled().setup_cqsize(entries.saturating_mul(4).max(2));
         match rung {

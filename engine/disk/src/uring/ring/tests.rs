@@ -103,3 +103,26 @@ fn a_closed_file_is_held_by_nobody_the_rings_table_included() {
         assert_eq!(read(), Ok(0), "the writing end is closed");
     }
 }
+
+#[test]
+fn rings_of_older_kernels_wait_and_poll_alike() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    for first in 0..3 {
+        let options = UringOptions { entries: 4, ..UringOptions::default() };
+        let (mut ring, _pool, report) =
+            Ring::open_from(first, &options, 1 << 20, lock_file(&place).as_fd()).expect("a ring");
+        println!("{:?}", report.flags);
+        assert_eq!(report.flags.contains(&"DEFER_TASKRUN".to_owned()), first == 0);
+        assert_eq!(report.flags.contains(&"COOP_TASKRUN".to_owned()), first == 1);
+        for waits in [true, false] {
+            // Slot 0 is the lock file: a sync of it takes a worker, so its completion comes from outside.
+            for number in 100..110 {
+                let sync = opcode::Fsync::new(io_uring::types::Fixed(0)).build();
+                push(&mut ring, sync.user_data(number));
+            }
+            let taken = take(&mut ring, 10, waits);
+            assert_eq!(taken.len(), 10, "rung {first}, waits: {waits}");
+            assert!(taken.iter().all(|landed| landed.result == 0), "{taken:?}");
+        }
+    }
+}

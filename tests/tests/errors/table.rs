@@ -1,0 +1,192 @@
+//! The table: which test reaches which variant. It is compared with the source, so that a variant without a test fails here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The files whose errors callers see.
+const FILES: [&str; 8] = [
+    "engine/src/error.rs",
+    "engine/src/config.rs",
+    "engine/src/batch.rs",
+    "engine/src/id.rs",
+    "engine/src/format/record.rs",
+    "engine/disk/src/uring/setup_error.rs",
+    "engine/disk/src/name.rs",
+    "engine/disk/src/error.rs",
+];
+
+const ANSWERS: &str = "tests/tests/real_ring/answers.rs";
+const APPEND: &str = "tests/tests/real_ring/append.rs";
+const DAMAGE: &str = "tests/tests/real_ring/damage.rs";
+const OPEN: &str = "tests/tests/real_ring/open.rs";
+const READ: &str = "tests/tests/real_ring/read.rs";
+const ROOM: &str = "tests/tests/real_ring/room.rs";
+const CONFIG: &str = "tests/tests/errors/config.rs";
+const MANIFEST: &str = "tests/tests/errors/manifest.rs";
+const SIMULATED: &str = "tests/tests/errors/simulated.rs";
+const BATCH_UNIT: &str = "engine/src/batch.rs";
+const ID_UNIT: &str = "engine/src/id.rs";
+const RECORD_UNIT: &str = "engine/src/format/record.rs";
+const SETUP_UNIT: &str = "engine/disk/src/uring/setup_error.rs";
+const ROOT: &str = "engine/disk/tests/uring/root.rs";
+
+/// Variant, file, test. The test names the variant.
+const REACHED: &[(&str, &str, &str)] = &[
+    ("OpenError::Config", OPEN, "a_configuration_that_cannot_work_is_refused_before_anything_is_made"),
+    ("OpenError::Setup", OPEN, "a_second_opener_is_refused_and_admitted_after_the_first_has_closed"),
+    ("OpenError::NotAStore", OPEN, "a_directory_with_other_things_in_it_is_refused_and_left_alone"),
+    ("OpenError::Identity", DAMAGE, "a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which"),
+    ("OpenError::ManifestDamaged", DAMAGE, "a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which"),
+    ("OpenError::ManifestLost", DAMAGE, "a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which"),
+    ("OpenError::ManifestContradiction", MANIFEST, "a_manifest_that_contradicts_itself_is_refused"),
+    (
+        "OpenError::ManifestFull",
+        MANIFEST,
+        "a_manifest_that_its_files_cannot_hold_is_refused_with_the_bytes_that_it_needs",
+    ),
+    ("OpenError::Disk", SIMULATED, "a_disk_that_fails_while_opening_is_named"),
+    ("OpenError::ShardGone", SIMULATED, "a_panic_while_opening_is_an_error_of_opening"),
+    ("Overloaded", ROOM, "too_many_appends_are_refused_at_once_and_the_batch_comes_back"),
+    ("AppendError::BatchTooLarge", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),
+    ("AppendError::TooManyRecords", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),
+    ("AppendError::Failed", SIMULATED, "a_write_that_fails_latches_its_log_and_only_its_log_and_closing_says_so"),
+    ("AppendError::Latched", SIMULATED, "a_write_that_fails_latches_its_log_and_only_its_log_and_closing_says_so"),
+    ("AppendError::DiskFull", SIMULATED, "a_segment_that_cannot_be_prepared_is_named_with_its_cause_and_tried_again"),
+    ("AppendError::Prepare", SIMULATED, "a_segment_that_cannot_be_prepared_is_named_with_its_cause_and_tried_again"),
+    (
+        "AppendError::Exhausted",
+        MANIFEST,
+        "a_log_whose_offsets_or_segment_numbers_are_used_up_says_so_and_no_other_suffers",
+    ),
+    ("AppendError::Closed", ROOM, "closing_ends_the_waiting_for_room"),
+    ("AppendError::ShardGone", ANSWERS, "a_panic_on_the_shards_thread_answers_every_waiter"),
+    ("ReadError::OutOfRange", READ, "an_offset_outside_the_log_is_refused_with_what_there_is"),
+    ("ReadError::Corrupt", DAMAGE, "assert_only_lost"),
+    ("ReadError::Disk", SIMULATED, "a_read_that_fails_says_where_and_harms_nothing"),
+    ("ReadError::Overloaded", ROOM, "reads_and_new_logs_count_against_the_same_limit"),
+    ("ReadError::Closed", ANSWERS, "a_panic_on_the_shards_thread_answers_every_waiter"),
+    ("ReadError::ShardGone", ANSWERS, "a_panic_on_the_shards_thread_answers_every_waiter"),
+    ("LogError::TooManyLogs", OPEN, "one_log_is_one_however_often_it_is_asked_for"),
+    ("LogError::Manifest", SIMULATED, "a_manifest_that_cannot_be_written_makes_no_log"),
+    ("LogError::ManifestFull", OPEN, "a_manifest_without_room_says_so"),
+    ("LogError::Overloaded", ROOM, "reads_and_new_logs_count_against_the_same_limit"),
+    ("LogError::Closed", ANSWERS, "a_panic_on_the_shards_thread_answers_every_waiter"),
+    ("LogError::ShardGone", SIMULATED, "a_shard_that_goes_answers_whoever_waits_for_a_log"),
+    ("CloseError::Unclean", SIMULATED, "a_write_that_fails_latches_its_log_and_only_its_log_and_closing_says_so"),
+    ("CloseError::ShardGone", ANSWERS, "a_panic_on_the_shards_thread_answers_every_waiter"),
+    ("ConfigError::OutOfRange", CONFIG, "each_field_is_taken_at_its_limits_and_refused_one_past_them"),
+    ("ConfigError::NotAMultiple", CONFIG, "sizes_that_must_be_whole_blocks_are_refused_between_them"),
+    ("ConfigError::TooSmallFor", CONFIG, "contradiction"),
+    ("BatchError::TooManyRecords", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),
+    ("BatchError::TooLarge", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),
+    ("BatchError::Timestamp", BATCH_UNIT, "a_timestamp_that_stands_for_none_is_refused"),
+    ("BatchError::Empty", BATCH_UNIT, "a_timestamp_that_stands_for_none_is_refused"),
+    ("TopicError::Readable", ID_UNIT, "a_topic_is_taken_at_its_limit_and_refused_one_past_it"),
+    ("TopicError::Encoded", ID_UNIT, "a_topic_is_taken_at_its_limit_and_refused_one_past_it"),
+    ("DecodeError::Compressed", BATCH_UNIT, "a_compressed_batch_says_so"),
+    ("DecodeError::Field", RECORD_UNIT, "fields_that_never_may_be_are_refused_by_name"),
+    ("DecodeError::Count", RECORD_UNIT, "a_payload_that_is_cut_short_or_goes_on_is_an_error_at_every_byte"),
+    ("SetupError::BlockedByPolicy", SETUP_UNIT, "a_refusal_names_who_refuses"),
+    ("SetupError::BlockedBySysctl", SETUP_UNIT, "a_refusal_names_who_refuses"),
+    ("SetupError::KernelTooOld", SETUP_UNIT, "a_refusal_names_who_refuses"),
+    ("SetupError::NoMemory", SETUP_UNIT, "a_refusal_names_who_refuses"),
+    ("SetupError::LockHeld", ROOT, "a_second_opener_is_refused_and_let_in_after_the_first_has_gone"),
+    ("SetupError::NotADirectory", ROOT, "a_root_that_is_not_safe_is_refused"),
+    ("SetupError::NotOurs", ROOT, "a_root_that_is_not_safe_is_refused"),
+    ("SetupError::WorldWritable", ROOT, "a_root_that_is_not_safe_is_refused"),
+    ("SetupError::OddLockFile", ROOT, "a_root_that_is_not_safe_is_refused"),
+    ("SetupError::Disk", ROOT, "a_root_that_is_not_safe_is_refused"),
+    ("NameError", "engine/disk/src/name.rs", "a_name_cannot_leave_its_directory"),
+    ("DiskError", SIMULATED, "a_read_that_fails_says_where_and_harms_nothing"),
+];
+
+/// What no test on one machine reaches, and why it is there all the same.
+const NOT_REACHED: &[(&str, &str)] =
+    &[("OpenError::Thread", "the host must be out of threads, for which a test would have to use them up")];
+
+fn root() -> PathBuf {
+    let from = std::env::current_dir().expect("a current directory");
+    let is_root =
+        |directory: &&Path| directory.join("engine/disk/src").is_dir() && directory.join("Cargo.lock").is_file();
+    from.ancestors().find(is_root).expect("cargo runs tests in their package's directory").to_owned()
+}
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The errors of a file: `Enum::Variant` for each, or the name of a struct.
+fn errors_of(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut lines = text.lines().skip_while(|line| !is_error(line));
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix("pub struct ") {
+            found.insert(name.trim_end_matches([' ', '{', ';']).to_owned());
+        }
+        if let Some(name) = line.strip_prefix("pub enum ").and_then(|rest| rest.strip_suffix(" {")) {
+            let body = lines.by_ref().take_while(|line| *line != "}");
+            let variants =
+                body.filter_map(|line| line.strip_prefix("    ").filter(|rest| rest.starts_with(char::is_uppercase)));
+            found.extend(variants.map(|variant| {
+                format!("{name}::{}", variant.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default())
+            }));
+        }
+        if line.starts_with('}') || line.starts_with("pub enum") {
+            for line in lines.by_ref() {
+                if is_error(line) {
+                    break;
+                }
+            }
+        }
+    }
+    found
+}
+
+fn is_error(line: &str) -> bool {
+    line.starts_with("#[derive(") && line.contains("thiserror::Error")
+}
+
+/// The text of a function.
+fn body<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let start = text.find(&format!("fn {name}("))?;
+    let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+    let indent = text[line_start..].len() - text[line_start..].trim_start().len();
+    let end = text[start..].find(&format!("\n{}}}", " ".repeat(indent)))?;
+    text.get(start..start + end)
+}
+
+#[test]
+fn every_variant_of_every_error_is_reached_by_a_test_or_excused() {
+    let known: BTreeSet<String> = FILES.iter().flat_map(|file| errors_of(&read(file))).collect();
+    assert!(known.len() > 50, "the errors were found: {known:?}");
+    let listed: BTreeSet<String> =
+        REACHED.iter().map(|row| row.0).chain(NOT_REACHED.iter().map(|row| row.0)).map(str::to_owned).collect();
+    assert_eq!(listed.len(), REACHED.len() + NOT_REACHED.len(), "each is listed once");
+    let missing: Vec<_> = known.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&known).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "without a test: {missing:?}; in the table and not in the source: {gone:?}"
+    );
+    assert!(NOT_REACHED.iter().all(|(_, why)| !why.is_empty()));
+}
+
+#[test]
+fn the_tests_in_the_table_exist_and_name_their_variant() {
+    let mut texts = BTreeMap::new();
+    for (error, file, test) in REACHED {
+        let text = texts.entry(file).or_insert_with(|| read(file));
+        let body = body(text, test).unwrap_or_else(|| panic!("{error}: there is no test {test} in {file}"));
+        let name = error.rsplit("::").next().unwrap_or(error);
+        let speaks = body.contains(name) || !error.contains("::");
+        assert!(speaks, "{error}: {test} in {file} does not name it");
+    }
+}
+
+#[test]
+fn errors_are_found_in_the_source() {
+    let text = "#[derive(Debug, thiserror::Error)]\n#[error(\"x\")]\npub struct One {\n    field: u8,\n}\n\
+                #[derive(Debug)]\npub enum No {\n    Not,\n}\n\
+                #[derive(thiserror::Error)]\npub enum Two {\n    /// A.\n    #[error(\"a\")]\n    A {\n        /// F.\n        f: u8,\n    },\n    B(u8),\n    C,\n}\n";
+    assert_eq!(errors_of(text).into_iter().collect::<Vec<_>>(), ["One", "Two::A", "Two::B", "Two::C"]);
+}
