@@ -19,6 +19,14 @@ pub enum Preallocate {
     Off,
 }
 
+/// The smallest arena, in bytes: four of the pieces in which the store moves what is no commit.
+const ARENA_BYTES_MIN: usize = 1 << 20;
+
+/// The arena that commits of up to `commit_bytes` need: one in flight, one being laid.
+fn arena_bytes_for(commit_bytes: u64) -> u64 {
+    2 * commit_bytes.next_power_of_two()
+}
+
 /// Whether data goes past the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -176,7 +184,7 @@ impl Config {
         in_range("outstanding_max", self.outstanding_max as u64, 1, 1 << 20)?;
         in_range("outstanding_bytes_max", self.outstanding_bytes_max as u64, 1, 1 << 40)?;
         in_range("read_bytes_max", u64::from(self.read_bytes_max), 1, 64 << 20)?;
-        in_range("arena_bytes", self.arena_bytes as u64, 64 << 10, 1 << 34)?;
+        in_range("arena_bytes", self.arena_bytes as u64, ARENA_BYTES_MIN as u64, 1 << 34)?;
         in_range("manifest_bytes", self.manifest_bytes, 64 << 10, 1 << 30)?;
         multiple_of("manifest_bytes", self.manifest_bytes, 2 * block)?;
         in_range("logs_max", self.logs_max as u64, 1, 1 << 20)?;
@@ -187,7 +195,7 @@ impl Config {
         large_enough(commit, batch_on_disk.next_multiple_of(block) + 2 * block, batch)?;
         large_enough(("segment_bytes", self.segment_bytes), segment_bytes_for(batch_on_disk), batch)?;
         large_enough(("outstanding_bytes_max", self.outstanding_bytes_max as u64), batch.1, batch)?;
-        large_enough(("arena_bytes", self.arena_bytes as u64), 2 * commit.1.next_power_of_two(), commit)?;
+        large_enough(("arena_bytes", self.arena_bytes as u64), arena_bytes_for(commit.1), commit)?;
         Ok(CheckedConfig(self))
     }
 }
@@ -198,6 +206,12 @@ impl CheckedConfig {
     #[must_use]
     pub fn look_ahead(&self) -> u64 {
         u64::from(self.commit_bytes_max).next_multiple_of(BLOCK as u64) + BLOCK as u64
+    }
+
+    /// The least that the arena may shrink to where the host's limits are tight, in bytes.
+    #[must_use]
+    pub fn arena_bytes_min(&self) -> usize {
+        (arena_bytes_for(u64::from(self.commit_bytes_max)) as usize).max(ARENA_BYTES_MIN)
     }
 
     /// Whether this deliberate defect is wanted.

@@ -2,11 +2,11 @@
 
 use strandline::Offset;
 use strandline::ReadError;
-use strandline_disk::sim::Loss;
-use strandline_tests::harness::machine::small;
 use strandline::manifest::state::Stage;
+use strandline_disk::sim::Loss;
 use strandline_tests::harness::checker;
 use strandline_tests::harness::files::Disk;
+use strandline_tests::harness::machine::small;
 use strandline_tests::harness::{Machine, Step};
 
 #[test]
@@ -64,7 +64,9 @@ fn rolls_seals_and_marks_leave_files_that_the_manifest_explains_and_indexes_that
     let mut machine = Machine::new(4, small());
     machine.open().expect("an open");
     let append = Step::Append { log: 0, batches: 40, records: 3, bytes: 3_000 };
-    machine.run(&[Step::OpenLog(0), Step::Answer, append, Step::Answer, Step::Idle, append, Step::Idle]).expect("rolls");
+    machine
+        .run(&[Step::OpenLog(0), Step::Answer, append, Step::Answer, Step::Idle, append, Step::Idle])
+        .expect("rolls");
     machine.run(&[Step::Reopen, Step::Idle]).expect("a reopen");
     let disk = Disk::look(&machine.world, &machine.config).expect("a manifest");
     let sealed = disk.segments().iter().filter(|segment| matches!(segment.record.stage, Stage::Sealed { .. })).count();

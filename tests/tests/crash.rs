@@ -54,7 +54,11 @@ fn a_crash_while_the_store_is_made_leaves_a_store_or_none() {
 
 #[test]
 fn a_crash_at_any_turn_of_the_first_append_keeps_what_was_acknowledged() {
-    crash_everywhere(2, &MADE, &[append(1, 300), Step::Answer, append(2, 3_000), Step::Turn(1), append(3, 100), Step::Idle]);
+    crash_everywhere(
+        2,
+        &MADE,
+        &[append(1, 300), Step::Answer, append(2, 3_000), Step::Turn(1), append(3, 100), Step::Idle],
+    );
 }
 
 #[test]
@@ -74,7 +78,8 @@ fn a_crash_at_any_turn_of_the_creation_of_a_log_leaves_the_log_or_none() {
 
 #[test]
 fn a_crash_at_any_turn_of_closing_and_opening_keeps_what_was_acknowledged() {
-    let before: Vec<Step> = MADE.into_iter().chain([append(11, 5_500), Step::Idle, append(3, 500), Step::Answer]).collect();
+    let before: Vec<Step> =
+        MADE.into_iter().chain([append(11, 5_500), Step::Idle, append(3, 500), Step::Answer]).collect();
     crash_everywhere(6, &before, &[append(2, 900), Step::Reopen, append(1, 700), Step::Answer, Step::Reopen]);
 }
 
@@ -82,7 +87,8 @@ fn a_crash_at_any_turn_of_closing_and_opening_keeps_what_was_acknowledged() {
 fn a_crash_at_any_turn_of_a_recovery_keeps_what_was_acknowledged() {
     let before: Vec<Step> = MADE.into_iter().chain([append(8, 5_500), Step::Answer]).collect();
     for turns in [1, 3, 6, 12] {
-        let script = [append(4, 5_500), Step::Turn(turns), Step::Kill { again_after: None }, append(1, 99), Step::Answer];
+        let script =
+            [append(4, 5_500), Step::Turn(turns), Step::Kill { again_after: None }, append(1, 99), Step::Answer];
         crash_everywhere(7 + turns as u64, &before, &script);
     }
 }
@@ -96,7 +102,8 @@ fn a_crash_at_any_turn_of_an_idle_mark_keeps_what_was_acknowledged() {
 #[test]
 fn a_crash_while_the_manifest_turns_its_page_leaves_one_page_or_the_other() {
     // A clock that jumps forth and back by an hour makes every other append roll, so that edits come thick and data does not.
-    let roll = [Step::Jump(3_600_000), append(1, 60), Step::Answer, Step::Jump(-3_600_000), append(1, 60), Step::Answer];
+    let roll =
+        [Step::Jump(3_600_000), append(1, 60), Step::Answer, Step::Jump(-3_600_000), append(1, 60), Step::Answer];
     let mut probe = Machine::new(21, small());
     probe.open().and_then(|()| probe.run(&MADE)).expect("an honest history");
     let (start, mut rolls) = (region_in_force(&probe.world), 0);
@@ -151,7 +158,9 @@ fn the_base_offset_of_a_torn_roll_never_hides_a_record() {
     }
     machine.run(&[append(1, 5_500), header_alone]).expect("a torn roll");
     assert_eq!(torn(&machine), Ok(SegmentState::Prepared), "a torn roll leaves nothing behind");
-    machine.run(&[append(1, 100), Step::Answer, Step::Idle, append(1, 5_500), all_but_the_header]).expect("another one");
+    machine
+        .run(&[append(1, 100), Step::Answer, Step::Idle, append(1, 5_500), all_but_the_header])
+        .expect("another one");
     machine.run(&[append(1, 5_500), Step::Answer, Step::Reopen]).expect("the log goes on");
 }
 

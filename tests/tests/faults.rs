@@ -40,7 +40,14 @@ fn script() -> Vec<Step> {
 fn begin(seed: u64) -> Checked<Machine> {
     let mut machine = Machine::new(seed, small());
     machine.open()?;
-    machine.run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Idle, append(0, 4, 5_500), append(1, 1, 100), Step::Answer])?;
+    machine.run(&[
+        Step::OpenLog(0),
+        Step::OpenLog(1),
+        Step::Idle,
+        append(0, 4, 5_500),
+        append(1, 1, 100),
+        Step::Answer,
+    ])?;
     Ok(machine)
 }
 
@@ -146,7 +153,10 @@ fn cr_04_every_completion_is_checked_and_the_log_is_latched() {
         machine.world.inject(Fault { when: path, what, times: Times::Once });
         let failed = ask(&mut machine, 0, 1, 300);
         let error = answer(&mut machine, failed).expect_err("the write failed");
-        assert!(matches!(&error, AppendError::Failed { latch, .. } if latch.segment.to_string() == "t0-r0-s0"), "{error}");
+        assert!(
+            matches!(&error, AppendError::Failed { latch, .. } if latch.segment.to_string() == "t0-r0-s0"),
+            "{error}"
+        );
         let later = ask(&mut machine, 0, 2, 300);
         let error = answer(&mut machine, later).expect_err("the log is latched");
         assert!(matches!(error, AppendError::Latched { .. }), "{error}");

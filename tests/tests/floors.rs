@@ -281,14 +281,11 @@ fn functions<'a>(lines: &[&'a str]) -> Vec<(&'a str, usize)> {
             continue;
         }
         let closing = format!("{}}}", " ".repeat(indent));
-        let ends = |line: &&str| {
-            **line == closing
-                || (line.len() > indent
-                    && line.starts_with(&closing[..indent])
-                    && line.ends_with(';')
-                    && !line[indent..].starts_with(' '))
+        let ends = |line: &str| {
+            let is_as_far_in = line.starts_with(&closing[..indent]) && !line[indent..].starts_with(' ');
+            line == closing || (is_as_far_in && line.ends_with(';'))
         };
-        if let Some(length) = lines[start..].iter().position(|line| ends(&*line)) {
+        if let Some(length) = lines[start..].iter().position(|line| ends(line)) {
             found.push((line.trim(), length + 1));
         }
     }

@@ -5,6 +5,7 @@ use strandline::format::batch::{BatchHeader, HEADER_BYTES};
 use strandline::format::segment::SegmentFooter;
 use strandline::manifest::state::Stage;
 use strandline::{Offset, OpenError, OpenReport, ReadError};
+use strandline_disk::sim::Loss;
 use strandline_disk::{BLOCK, Position};
 use strandline_tests::harness::checker::{self, walk};
 use strandline_tests::harness::files::{Disk, SegmentFile};
@@ -12,7 +13,6 @@ use strandline_tests::harness::machine::small;
 use strandline_tests::harness::model::Held;
 use strandline_tests::harness::running::{Opening, open};
 use strandline_tests::harness::{Machine, Step};
-use strandline_disk::sim::Loss;
 
 const fn append(log: usize, batches: usize, bytes: usize) -> Step {
     Step::Append { log, batches, records: 2, bytes }
@@ -69,7 +69,10 @@ fn read_each(machine: &mut Machine, log: usize, damaged: impl Fn(&Held) -> bool,
                     assert_eq!((got.first(), got.payload()), (held.first, &*held.sent.payload), "offset {offset}");
                 }
                 Err(ReadError::Corrupt { position, from, to, .. }) => {
-                    assert!(damaged(&held), "offset {offset} is intact and was reported damaged at {position}, to {to}");
+                    assert!(
+                        damaged(&held),
+                        "offset {offset} is intact and was reported damaged at {position}, to {to}"
+                    );
                     assert!(from.0 <= offset && offset < to.0, "offset {offset} is not in {from} to {to}");
                     let next = machine.model.logs[log].held.iter().find(|held| held.first.0 > offset && !damaged(held));
                     let next = next.map_or(machine.model.logs[log].end(), |held| held.first);
@@ -147,7 +150,9 @@ fn rot_below_the_durable_end_of_the_active_segment_fences_it_and_the_log_goes_on
         for place in [0, 3, 6] {
             let mut machine = Machine::new(3, small());
             machine.open().expect("an open");
-            machine.run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Answer, append(0, 7, 700), append(1, 1, 9)]).expect("x");
+            machine
+                .run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Answer, append(0, 7, 700), append(1, 1, 9)])
+                .expect("x");
             machine.apply(Step::Idle).expect("a mark proves that all was durable");
             machine.kill().expect("a kill");
             let path = "t0-r0-s0/data.0";
@@ -155,7 +160,10 @@ fn rot_below_the_durable_end_of_the_active_segment_fences_it_and_the_log_goes_on
             machine.world.rot(path, at.0 + within as u64, 1);
             let before = machine.world.read_file(path);
             let report = reopen(&mut machine);
-            assert!(report.damaged.iter().any(|text| text.contains("t0-r0-s0") && text.contains(&at.to_string())), "{report:?}");
+            assert!(
+                report.damaged.iter().any(|text| text.contains("t0-r0-s0") && text.contains(&at.to_string())),
+                "{report:?}"
+            );
             let reported = read_each(&mut machine, 0, |held| held.first == header.first, 1 << 16);
             assert_eq!(reported, vec![at; header.records as usize]);
             assert!(matches!(segment(&machine, path).record.stage, Stage::Fenced { .. }));
@@ -172,7 +180,9 @@ fn rot_below_the_durable_end_of_the_active_segment_fences_it_and_the_log_goes_on
 fn cr_05_a_file_cut_anywhere_in_its_last_batch_ends_after_the_one_before_it() {
     let mut machine = Machine::new(4, small());
     machine.open().expect("an open");
-    machine.run(&[Step::OpenLog(0), Step::Idle, append(0, 1, 200), Step::Answer, append(0, 1, 250), Step::Answer]).expect("x");
+    machine
+        .run(&[Step::OpenLog(0), Step::Idle, append(0, 1, 200), Step::Answer, append(0, 1, 250), Step::Answer])
+        .expect("x");
     machine.kill().expect("a kill");
     machine.world.land_strays();
     let path = "t0-r0-s0/data.0";
@@ -189,7 +199,11 @@ fn cr_05_a_file_cut_anywhere_in_its_last_batch_ends_after_the_one_before_it() {
         machine.open().unwrap_or_else(|violation| panic!("cut at {cut}: {violation}"));
         assert!(machine.running().report.damaged.is_empty(), "cut at {cut}: {:?}", machine.running().report);
         machine.run(&[append(0, 1, 400), Step::Answer, Step::Reopen]).unwrap_or_else(|v| panic!("cut at {cut}: {v}"));
-        assert_eq!(machine.model.logs[0].held.last().map(|held| held.first), Some(lost.first), "the next append starts there");
+        assert_eq!(
+            machine.model.logs[0].held.last().map(|held| held.first),
+            Some(lost.first),
+            "the next append starts there"
+        );
     }
 }
 
@@ -219,7 +233,9 @@ fn cr_13_a_zero_tail_is_a_clean_end_a_stale_one_too_and_a_bad_header_before_good
     let closed = || {
         let mut machine = Machine::new(6, small());
         machine.open().expect("an open");
-        machine.run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Answer, append(0, 5, 700), append(1, 9, 700)]).expect("x");
+        machine
+            .run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Answer, append(0, 5, 700), append(1, 9, 700)])
+            .expect("x");
         machine.apply(Step::Idle).expect("a mark");
         machine.kill().expect("a kill");
         machine
@@ -227,7 +243,10 @@ fn cr_13_a_zero_tail_is_a_clean_end_a_stale_one_too_and_a_bad_header_before_good
     let path = "t0-r0-s0/data.0";
     let end = |machine: &Machine| {
         let bytes = machine.world.read_file(path).expect("the file");
-        walk(&bytes, segment(machine, path).record.uid).last().map(|(at, header)| at.plus(header.total_length())).expect("x")
+        walk(&bytes, segment(machine, path).record.uid)
+            .last()
+            .map(|(at, header)| at.plus(header.total_length()))
+            .expect("x")
     };
     let mut machine = closed();
     let report = reopen(&mut machine);
@@ -249,7 +268,9 @@ fn cr_20_what_was_found_after_a_kill_is_still_there_after_a_power_cut() {
         let mut machine = Machine::new(seed, small());
         machine.world.set_direct(seed % 2 == 0);
         machine.open().expect("an open");
-        machine.run(&[Step::OpenLog(0), Step::Answer, append(0, 6, 2_000), Step::Turn(seed as usize % 5)]).expect("appends");
+        machine
+            .run(&[Step::OpenLog(0), Step::Answer, append(0, 6, 2_000), Step::Turn(seed as usize % 5)])
+            .expect("appends");
         machine.apply(Step::Kill { again_after: None }).expect("a kill");
         let found = machine.model.logs[0].held.len();
         machine.apply(Step::PowerFailure { loss: Loss::DropAll, again_after: None }).expect("what could be read stays");

@@ -1,8 +1,8 @@
 //! Sabotages: each deliberate defect must be noticed by the checker, on seeds that pass without it.
 
+use std::rc::Rc;
 use strandline::config::Sabotage;
 use strandline_disk::sim::Lie;
-use std::rc::Rc;
 use strandline_tests::harness::images::crash_at_every_turn;
 use strandline_tests::harness::machine::small;
 use strandline_tests::harness::seeds::outcome;

@@ -212,6 +212,7 @@ fn drive<D: Disk, F: Future>(disk: &D, future: F) -> Result<F::Output, DiskError
 fn options(config: &CheckedConfig) -> UringOptions {
     UringOptions {
         arena_bytes: config.arena_bytes,
+        arena_bytes_min: config.arena_bytes_min(),
         lock_wait: config.lock_wait,
         access: match config.direct {
             DirectIo::Auto => DirectMode::Auto,

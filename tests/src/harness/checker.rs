@@ -83,11 +83,9 @@ pub fn acknowledged_in_order(log: &LogModel, serial: u64, receipt: &Receipt) -> 
         format!("log {}: batch {serial} was acknowledged behind a failure", log.id)
     })?;
     let front = log.waiting.front();
-    ensure(
-        front.is_some_and(|sent| sent.serial == serial),
-        "acknowledgements keep the order of the appends",
-        || format!("log {}: batch {serial} was acknowledged before {:?}", log.id, front.map(|sent| sent.serial)),
-    )?;
+    ensure(front.is_some_and(|sent| sent.serial == serial), "acknowledgements keep the order of the appends", || {
+        format!("log {}: batch {serial} was acknowledged before {:?}", log.id, front.map(|sent| sent.serial))
+    })?;
     let records = front.map_or(0, |sent| sent.records);
     let (first, end) = (log.end(), log.end().plus(records));
     ensure(receipt.first == first && receipt.end == end, "offsets are contiguous and never reused", || {
@@ -156,7 +154,9 @@ pub fn the_tail_is_dead(disk: &Disk) -> Checked {
         let Some(bytes) = disk.bytes(&segment.path) else { continue };
         let start = Position(BLOCK as u64);
         let end = match segment.record.stage {
-            Stage::Live(_) => walk(bytes, segment.record.uid).last().map_or(start, |(at, header)| at.plus(header.total_length())),
+            Stage::Live(_) => {
+                walk(bytes, segment.record.uid).last().map_or(start, |(at, header)| at.plus(header.total_length()))
+            }
             Stage::Prepared => start,
             Stage::Sealed { .. } | Stage::Fenced { .. } => continue,
         };

@@ -237,7 +237,9 @@ impl Machine {
                     read.extend(part.batches);
                 }
                 Err(ReadError::Disk { .. }) if self.tolerant => return Ok(None),
-                Err(error) => return broken("a record acknowledged as durable is readable after any crash", error.to_string()),
+                Err(error) => {
+                    return broken("a record acknowledged as durable is readable after any crash", error.to_string());
+                }
             }
         }
     }

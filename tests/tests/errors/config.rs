@@ -13,7 +13,7 @@ const RANGES: [(&str, u64, u64, Set); 9] = [
     ("outstanding_max", 1, 1 << 20, |config, value| config.outstanding_max = value as usize),
     ("outstanding_bytes_max", 1, 1 << 40, |config, value| config.outstanding_bytes_max = value as usize),
     ("read_bytes_max", 1, 64 << 20, |config, value| config.read_bytes_max = value as u32),
-    ("arena_bytes", 64 << 10, 1 << 34, |config, value| config.arena_bytes = value as usize),
+    ("arena_bytes", 1 << 20, 1 << 34, |config, value| config.arena_bytes = value as usize),
     ("manifest_bytes", 64 << 10, 1 << 30, |config, value| config.manifest_bytes = value),
     ("logs_max", 1, 1 << 20, |config, value| config.logs_max = value as usize),
 ];

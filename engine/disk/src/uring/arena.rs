@@ -12,9 +12,6 @@ use rustix::io::Errno;
 /// The kernel takes registered buffers of at most this many bytes.
 const PIECE: usize = 1 << 30;
 
-/// An arena smaller than this is not worth being registered, in bytes.
-const REGISTERED_MIN: usize = 1 << 20;
-
 /// Where the arena is, and whether the ring knows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arena {
@@ -42,13 +39,15 @@ impl Arena {
         (pool, Arena { start: start.as_ptr() as usize, length, registered })
     }
 
-    /// Maps the arena and registers it, halving it until it fits the limit on locked memory; unregistered at worst.
+    /// Maps the arena and registers it, halving it down to `least` until it fits the limit on locked memory; unregistered, and of
+    /// the wanted size, at worst.
     pub(super) fn register(
         io: &IoUring,
         wanted: usize,
+        least: usize,
         report: &mut capabilities::Ring,
     ) -> Result<(Pool, Arena), SetupError> {
-        let least = wanted.min(REGISTERED_MIN);
+        let least = wanted.min(least);
         let limit = limits::memlock_bytes().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut bytes = wanted;
         let mut refused = Errno::NOMEM;

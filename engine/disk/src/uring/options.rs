@@ -17,6 +17,8 @@ pub enum DirectMode {
 pub struct UringOptions {
     /// Bytes of the arena that buffers are dealt from. Made smaller where a limit asks for it.
     pub arena_bytes: usize,
+    /// The least that the arena may shrink to, in bytes. Where not even that may be registered, it keeps its full size unregistered.
+    pub arena_bytes_min: usize,
     /// Submission entries; the completion queue gets four times as many.
     pub entries: u32,
     /// Direct or buffered.
@@ -33,6 +35,7 @@ impl Default for UringOptions {
     fn default() -> UringOptions {
         UringOptions {
             arena_bytes: 64 << 20,
+            arena_bytes_min: 1 << 20,
             entries: 256,
             access: DirectMode::Auto,
             lock_wait: Duration::from_secs(30),

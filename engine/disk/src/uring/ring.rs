@@ -60,7 +60,7 @@ impl Ring {
         let mut report = capabilities::Ring::default();
         let io = setup::build(first, options.entries, &mut report)?;
         let supported = setup::supported_opcodes(&io)?;
-        let (pool, arena) = Arena::register(&io, arena_bytes, &mut report)?;
+        let (pool, arena) = Arena::register(&io, arena_bytes, options.arena_bytes_min, &mut report)?;
         let files = setup::register_files(&io, options.files_max, lock, &mut report);
         setup::limit_workers(&io, options.io_wq_workers, &mut report);
         setup::restrict(&io, &supported, &mut report);

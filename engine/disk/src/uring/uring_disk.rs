@@ -45,6 +45,7 @@ impl UringDisk {
     pub fn open_locked(lock: Arc<RootLock>, options: &UringOptions) -> Result<UringDisk, SetupError> {
         let mut capabilities = lock.host().report(options.access == DirectMode::Auto);
         let arena_bytes = limits::arena_within(options.arena_bytes, control_group::memory_limit());
+        let arena_bytes = arena_bytes.max(options.arena_bytes_min.min(options.arena_bytes));
         let (ring, pool, report) = Ring::open(options, arena_bytes, lock.descriptor())?;
         capabilities.ring = report;
         explain(&mut capabilities, options.arena_bytes, arena_bytes);
