@@ -6,6 +6,7 @@ use crate::format::batch::{BatchHeader, Codec, HOST_BYTES, verify_payload};
 use crate::format::checksum::crc32c;
 use crate::format::record::{self, Records};
 use crate::id::Offset;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use strandline_disk::Position;
@@ -48,7 +49,7 @@ pub enum BatchError {
 }
 
 /// A batch in the making.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct BatchBuilder {
     limits: BatchLimits,
     payload: Vec<u8>,
@@ -140,7 +141,7 @@ impl BatchBuilder {
 }
 
 /// A batch that is ready to be appended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Batch {
     pub(crate) payload: Vec<u8>,
     pub(crate) payload_crc: u32,
@@ -213,7 +214,7 @@ impl Batch {
 }
 
 /// A batch as it was read, its payload verified. Several of them share the bytes of one read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StoredBatch {
     position: Position,
     header: BatchHeader,
@@ -290,6 +291,25 @@ impl StoredBatch {
             Codec::None => Records::new(self.payload(), self.header.first, self.header.end, self.header.records),
             codec => Records::refused(DecodeError::Compressed(codec.name())),
         }
+    }
+}
+
+/// A batch stands in errors, and errors in logs: its bytes do not.
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({} records, {} bytes)", self.record_count, self.payload.len())
+    }
+}
+
+impl fmt::Debug for BatchBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BatchBuilder({} records, {} bytes)", self.record_count, self.payload.len())
+    }
+}
+
+impl fmt::Debug for StoredBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoredBatch({} to {} at {}, {} bytes)", self.first(), self.end(), self.position, self.payload.len())
     }
 }
 

@@ -96,3 +96,20 @@ fn a_directory_left_over_from_a_crash_is_reported_as_a_stray_and_used_by_the_seg
     assert!(machine.running().report.strays.is_empty());
     assert!(machine.world.files().iter().any(|(path, _)| path == "t0-r0-s2/data.0"));
 }
+
+/// A stamp that lies over ten minutes ahead of the clock goes back to true time once. Opening the store again must not make that happen
+/// a second time, by taking the stamps of the older segment for the newest: the next stamp would go back with the clock.
+#[test]
+fn store_times_go_back_to_true_time_once_and_not_again_after_a_reopen() {
+    let mut machine = Machine::new(6, small());
+    machine.open().expect("an open");
+    let append = [Step::Append { log: 0, batches: 1, records: 1, bytes: 60 }, Step::Answer];
+    machine.run(&[Step::OpenLog(0), Step::Answer]).expect("a log");
+    machine.run(&append).and_then(|()| machine.apply(Step::Jump(-3_600_000))).expect("a stamp of the future");
+    machine.run(&append).and_then(|()| machine.apply(Step::Reopen)).expect("a stamp of true time");
+    machine.run(&[Step::Idle, Step::Jump(-60_000)]).expect("the clock goes back a little");
+    machine.run(&append).and_then(|()| machine.apply(Step::Reopen)).expect("stamps never go backwards");
+    let disk = Disk::look(&machine.world, &machine.config).expect("a manifest");
+    let opened = disk.segments().iter().filter(|segment| segment.record.opening().is_some()).count();
+    assert_eq!(opened, 2, "one roll is enough");
+}

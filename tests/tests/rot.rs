@@ -260,6 +260,13 @@ fn cr_13_a_zero_tail_is_a_clean_end_a_stale_one_too_and_a_bad_header_before_good
     assert!(report.damaged.is_empty() && report.torn_bytes > 0, "a stale tail: {report:?}");
     assert_eq!(read_each(&mut machine, 0, |_| false, 1 << 16), []);
     goes_on(&mut machine);
+
+    let mut machine = closed();
+    let (at, header) = batches(&machine, path)[1];
+    machine.world.stale(path, at.0, &[0x5a; 64]);
+    let report = reopen(&mut machine);
+    assert!(report.damaged.iter().any(|text| text.contains(&at.to_string())), "a bad header: {report:?}");
+    assert_eq!(read_each(&mut machine, 0, |held| held.first == header.first, 1), vec![at; header.records as usize]);
 }
 
 #[test]

@@ -124,6 +124,8 @@ pub struct Log<A> {
     pub committing: bool,
     /// The log is in the shard's list of logs with work.
     pub listed: bool,
+    /// The log is in the shard's list of logs that rest: once, however often it rested.
+    pub resting: bool,
     /// When the last commit was settled, since boot in nanoseconds.
     pub settled_ns: u64,
     /// Why it takes no appends.
@@ -151,6 +153,7 @@ impl<A> Log<A> {
             queued: VecDeque::new(),
             committing: false,
             listed: false,
+            resting: false,
             settled_ns: 0,
             latch: None,
             unread: None,

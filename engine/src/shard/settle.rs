@@ -107,11 +107,10 @@ impl<D: Disk> Shard<D> {
     }
 
     fn rest_or_go_on(&mut self, number: LogNumber) {
-        let log = &self.logs[number.0];
-        if !log.queued.is_empty() {
+        if self.logs[number.0].queued.is_empty() {
+            self.let_rest(number);
+        } else {
             self.list(number);
-        } else if log.wants_mark() {
-            self.resting.push_back((self.now.boot_ns.saturating_add(self.idle_mark_after_ns), number));
         }
     }
 

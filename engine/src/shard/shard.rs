@@ -26,6 +26,9 @@ use strandline_disk::{Disk, DiskError, Now, Wait};
 /// next commit anyway; waking for each append would cost more than it brings.
 const DEAF_NS: u64 = 500_000;
 
+/// A log that could not get its mark, for want of a buffer, is looked at again after so long, in nanoseconds.
+const RETRY_NS: u64 = 1_000_000;
+
 /// No append is taken by a log that has come so far: what is outstanding then still fits the number range.
 const OFFSET_MAX: Offset = Offset(1 << 62);
 
@@ -110,10 +113,8 @@ impl<D: Disk> Shard<D> {
         let numbers = logs.iter().enumerate().map(|(number, log)| (log.id.clone(), LogNumber(number))).collect();
         let now = disk.now();
         let idle_mark_after_ns = config.idle_mark_after.as_nanos() as u64;
-        let marks = logs.iter().enumerate().filter(|(_, log)| log.wants_mark());
-        let due = now.boot_ns.saturating_add(idle_mark_after_ns);
-        let resting = marks.map(|(number, _)| (due, LogNumber(number))).collect();
-        Shard {
+        let count = logs.len();
+        let mut shard = Shard {
             disk,
             config: Rc::new(config),
             queue,
@@ -124,7 +125,7 @@ impl<D: Disk> Shard<D> {
             numbers,
             logs_in_making: BTreeMap::new(),
             listed: VecDeque::new(),
-            resting,
+            resting: VecDeque::new(),
             idle_mark_after_ns,
             spare_lists: Vec::new(),
             commits_in_flight: 0,
@@ -134,7 +135,12 @@ impl<D: Disk> Shard<D> {
             tasks: FuturesUnordered::new(),
             woken: Arc::new(Woken(AtomicBool::new(true))),
             closing: None,
+        };
+        for number in (0..count).map(LogNumber) {
+            shard.logs[number.0].settled_ns = now.boot_ns;
+            shard.let_rest(number);
         }
+        shard
     }
 
     /// One turn: take commands, stage and commit, settle what has come back, and let the disk work, waiting when there is
@@ -291,11 +297,25 @@ impl<D: Disk> Shard<D> {
                 return;
             }
             self.resting.pop_front();
-            let log = &self.logs[number.0];
+            let log = &mut self.logs[number.0];
+            log.resting = false;
             let rested = self.now.boot_ns.saturating_sub(log.settled_ns) >= self.idle_mark_after_ns;
             if log.wants_mark() && (rested || self.closing.is_some()) {
                 self.stage_mark(number);
             }
+            if self.closing.is_none() {
+                self.let_rest(number); // It was busy meanwhile, or there was no buffer for its mark.
+            }
+        }
+    }
+
+    /// Puts a log that wants a mark on the list of those that rest. An entry for each commit instead would end a sleep each.
+    pub(super) fn let_rest(&mut self, number: LogNumber) {
+        let log = &mut self.logs[number.0];
+        if log.wants_mark() && !log.resting {
+            log.resting = true;
+            let rested = log.settled_ns.saturating_add(self.idle_mark_after_ns);
+            self.resting.push_back((rested.max(self.now.boot_ns.saturating_add(RETRY_NS)), number));
         }
     }
 

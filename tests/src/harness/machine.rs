@@ -119,7 +119,7 @@ impl Machine {
                 self.recover(None)
             }
             Step::Kill { again_after } => {
-                self.turn_to_a_moment()?;
+                self.go_to_a_moment()?;
                 self.kill()?;
                 if let Some(turns) = again_after
                     && !self.start(Some(turns))?
@@ -130,7 +130,7 @@ impl Machine {
                 self.recover(None)
             }
             Step::PowerFailure { loss, again_after } => {
-                self.turn_to_a_moment()?;
+                self.go_to_a_moment()?;
                 self.crash(|world| world.power_failure(loss))?;
                 if let Some(turns) = again_after
                     && !self.start(Some(turns))?
@@ -278,20 +278,37 @@ impl Machine {
         Ok(turned)
     }
 
-    /// Goes back to the moment of one more turn at which all was started and nothing had landed. The process is good for nothing but
-    /// a crash after that.
-    fn turn_to_a_moment(&mut self) -> Checked {
-        if self.running.is_none() {
-            return Ok(());
+    /// Turns until an operation that is listed with all of `parts` is in flight, and goes back to the moment of that turn at which all
+    /// was started and nothing had landed. The process is good for nothing but a crash after that.
+    ///
+    /// # Errors
+    /// When no such operation is started.
+    pub fn turn_until_in_flight(&mut self, parts: &[&str]) -> Checked {
+        for _ in 0..TURNS_MAX {
+            let moment = self.turn_to_a_moment()?;
+            let wanted = |line: &String| parts.iter().all(|part| line.contains(part));
+            if moment.pending().iter().any(wanted) {
+                self.world = moment;
+                return Ok(());
+            }
         }
+        broken("what is asked for is started", format!("{parts:?} was never in flight"))
+    }
+
+    fn go_to_a_moment(&mut self) -> Checked {
+        if self.running.is_some() {
+            self.world = self.turn_to_a_moment()?;
+        }
+        Ok(())
+    }
+
+    /// One more turn. Gives the machine as it stood when all was started and nothing had landed.
+    fn turn_to_a_moment(&mut self) -> Checked<SimWorld> {
         self.world.keep_moments(true);
         let turned = self.running().shard.turn();
         turned.or_else(|error| broken("a living ring can be turned", error.to_string()))?;
         self.collect()?;
-        if let Some(moment) = self.world.take_moment() {
-            self.world = moment;
-        }
-        Ok(())
+        Ok(self.world.take_moment().unwrap_or_else(|| self.world.snapshot()))
     }
 
     /// Turns until everything was answered.
@@ -501,7 +518,7 @@ pub fn batch_of(serial: u64, records: usize, bytes: usize) -> Batch {
     let each = (bytes / records.max(1)).saturating_sub(28);
     for number in 0..records.max(1) {
         let mut value = serial.to_le_bytes().to_vec();
-        value.extend((8..each).map(|_| random.next() as u8));
+        value.extend((8..each).map(|_| random.bits() as u8));
         let key = (number as u64).to_le_bytes();
         let record = Record { key: (number % 2 == 0).then_some(&key[..]), value: Some(&value), ..Record::default() };
         builder.push(&record).expect("the limits are wide");

@@ -111,7 +111,7 @@ pub fn loss(random: &mut Random) -> Loss {
         3 => Loss::First(random.below(40)),
         4 => Loss::Only(random.below(40)),
         5 => Loss::AllBut(random.below(40)),
-        6 => Loss::Subset(random.next()),
+        6 => Loss::Subset(random.bits()),
         _ => Loss::Random,
     }
 }

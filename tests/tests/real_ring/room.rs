@@ -43,6 +43,7 @@ fn too_many_bytes_are_refused_at_once_and_the_batch_comes_back() {
     let (taken, refused) = overload(&log, &value);
     assert_eq!((refused.bytes_limit, refused.bytes > 12 << 10), (32 << 10, true), "{refused}");
     assert_eq!(refused.batch, one(&log, &value));
+    assert!(format!("{refused:?}").len() < 300, "an error shows no payload: {refused:?}");
     assert!(taken.into_iter().all(|pending| pending.wait().is_ok()));
     assert_eq!(
         log.append(one(&log, &bytes_of(1, (32 << 10) - 29))).expect("exactly the limit").wait().map(|_| ()),
