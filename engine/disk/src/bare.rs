@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 /// How a file is written whole before it is measured: in large pieces, two at a time.
 const FILL: Shape = Shape { block: 1 << 20, depth: 2 };
 
+/// The arena is at least this large, so that the kernel backs it by huge pages as it does the store's: a transfer from
+/// small pages has a segment per page, which costs the drive a multiple.
+const ARENA_BYTES_MIN: usize = 4 << 20;
+
 /// What a bare ring moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
@@ -119,7 +123,7 @@ impl BareRing {
         let setup = |error: std::io::Error| DiskError::new(Verb::Setup, name.clone(), errno_of(&error));
         let (file, direct) = open_file(path, access)?;
         let bytes = shape.block * shape.depth;
-        let pool = Pool::new(bytes.next_power_of_two()).map_err(setup)?;
+        let pool = Pool::new(bytes.next_power_of_two().max(ARENA_BYTES_MIN)).map_err(setup)?;
         let mut buffer = pool.take(bytes).expect("a new pool has room for all of it");
         fill_with_noise(&mut buffer);
         let ring = ring(shape.depth.next_power_of_two() as u32).map_err(setup)?;

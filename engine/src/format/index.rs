@@ -83,7 +83,7 @@ impl Index {
         self.client_time_max_ms
     }
 
-    /// Takes note of the next batch of the file, a mark or not: it gets an entry when it is the first that starts in its stretch.
+    /// Takes note of the next batch of the file: it gets an entry when it is the first that starts in its stretch.
     pub fn note(&mut self, position: Position, header: &BatchHeader) {
         self.client_time_max_ms = self.client_time_max_ms.max(header.client_time_max_ms);
         let stretch = position.0 / STRETCH_BYTES;

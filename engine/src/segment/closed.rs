@@ -1,6 +1,6 @@
 //! A closed segment: one that takes no more appends. Opened and indexed when it is first read.
 
-use super::survey::{self, Damage, Expected};
+use super::survey::{self, Damage, Expected, Survey};
 use crate::format::index::{INDEX_ENTRY_BYTES, Index};
 use crate::format::segment::SegmentFooter;
 use crate::id::{Generation, Offset, SegmentId, Uid};
@@ -49,8 +49,25 @@ pub struct Loaded {
     pub data_end: Position,
     /// Store times of the first and the last batch, 0 without one.
     pub store_times_ms: (u64, u64),
+    /// Whether index and damage were found in the data itself, and not read from the footer.
+    pub surveyed: bool,
     /// What does not verify below its end, as far as is known.
     pub damage: Vec<Damage>,
+}
+
+impl Loaded {
+    /// A segment as it was surveyed.
+    #[must_use]
+    pub fn surveyed(file: File, found: Survey) -> Loaded {
+        Loaded {
+            file,
+            index: found.index,
+            data_end: found.end,
+            store_times_ms: found.store_times_ms,
+            surveyed: true,
+            damage: found.damage,
+        }
+    }
 }
 
 impl Closed {
@@ -67,11 +84,20 @@ impl Closed {
                 Ok((index, footer)) => {
                     let store_times_ms = (footer.first_store_time_ms, footer.last_store_time_ms);
                     let data_end = footer.data_end;
-                    return Ok(Loaded { file, index, data_end, store_times_ms, damage: Vec::new() });
+                    let damage = Vec::new();
+                    return Ok(Loaded { file, index, data_end, store_times_ms, surveyed: false, damage });
                 }
                 Err(reason) => tracing::warn!(segment = %self.id, reason, "the index is built again from the data"),
             }
         }
+        self.survey(disk, file).await
+    }
+
+    /// Builds the index from the data, and finds what is damaged.
+    ///
+    /// # Errors
+    /// What the disk answered.
+    pub async fn survey<D: Disk>(&self, disk: &D, file: File) -> Result<Loaded, DiskError> {
         let expected = Expected {
             uid: self.uid,
             base: self.base,
@@ -80,13 +106,7 @@ impl Closed {
             look_ahead: self.look_ahead,
         };
         let found = survey::survey(disk, &file, &expected).await?;
-        Ok(Loaded {
-            file,
-            index: found.index,
-            data_end: found.end,
-            store_times_ms: found.store_times_ms,
-            damage: found.damage,
-        })
+        Ok(Loaded::surveyed(file, found))
     }
 
     async fn read_index<D: Disk>(

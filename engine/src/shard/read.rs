@@ -100,7 +100,7 @@ impl<D: Disk> Shard<D> {
     pub(super) fn settle_read(&mut self, done: ReadDone) {
         if let Some(loaded) = done.loaded {
             let closed = self.logs[done.log.0].closed.iter_mut().find(|closed| closed.id.seq == done.segment);
-            if let Some(closed) = closed.filter(|closed| closed.loaded.is_none()) {
+            if let Some(closed) = closed.filter(|closed| closed.loaded.is_none() || loaded.surveyed) {
                 closed.loaded = Some(loaded);
             }
         }
@@ -108,7 +108,8 @@ impl<D: Disk> Shard<D> {
     }
 }
 
-/// Reads from a closed segment; gives it back opened when it was not.
+/// Reads from a closed segment; gives it back opened when it was not. An index is a hint: what cannot be found by the stored one
+/// is looked for once more by one that is built from the data, which also tells exactly what is damaged.
 async fn read_closed<D: Disk>(
     disk: &D,
     closed: &Closed,
@@ -122,21 +123,41 @@ async fn read_closed<D: Disk>(
                 let loaded = Rc::new(loaded);
                 (loaded.clone(), Some(loaded))
             }
-            Err(source) => {
-                let position = Position(0);
-                return (None, Err(ReadError::Disk { segment: closed.id.clone(), position, source }));
-            }
+            Err(source) => return (None, Err(cannot_open(closed, source))),
         },
     };
+    let read = read_loaded(disk, closed, &loaded, offset, bytes).await;
+    if loaded.surveyed || !matches!(read, Err(ReadError::Corrupt { .. })) {
+        return (fresh, read);
+    }
+    match closed.survey(disk, loaded.file.clone()).await {
+        Ok(surveyed) => {
+            let read = read_loaded(disk, closed, &surveyed, offset, bytes).await;
+            (Some(Rc::new(surveyed)), read)
+        }
+        Err(source) => (fresh, Err(cannot_open(closed, source))),
+    }
+}
+
+fn cannot_open(closed: &Closed, source: DiskError) -> ReadError {
+    ReadError::Disk { segment: closed.id.clone(), position: Position(0), source }
+}
+
+async fn read_loaded<D: Disk>(
+    disk: &D,
+    closed: &Closed,
+    loaded: &Loaded,
+    offset: Offset,
+    bytes: usize,
+) -> ReadAnswer {
     if let Some(damage) = loaded.damage.iter().find(|damage| damage.from <= offset && offset < damage.to) {
-        let error = ReadError::Corrupt {
+        return Err(ReadError::Corrupt {
             segment: closed.id.clone(),
             position: damage.position,
             from: offset,
             to: damage.to,
             reason: damage.reason.clone(),
-        };
-        return (fresh, Err(error));
+        });
     }
     let plan = Plan {
         segment: closed.id.clone(),
@@ -148,7 +169,7 @@ async fn read_closed<D: Disk>(
         offset,
         bytes,
     };
-    (fresh, plan.run(disk).await)
+    plan.run(disk).await
 }
 
 /// What looking for batches in a window came to.

@@ -290,7 +290,7 @@ impl<D: Disk> Recovery<'_, D> {
         }
         if end.is_some() {
             recovered.unsealed.push(closed.id.seq);
-            closed.loaded = Some(Rc::new(loaded(opened.file, found)));
+            closed.loaded = Some(Rc::new(Loaded::surveyed(opened.file, found)));
             recovered.log.closed.push_back(closed);
             return Ok(());
         }
@@ -326,7 +326,7 @@ impl<D: Disk> Recovery<'_, D> {
         }
         let segment = closed.id.clone();
         recovered.edits.push(Edit::Fenced { segment, end: closed.end, end_position: found.end });
-        let closed = Closed { loaded: Some(Rc::new(loaded(file, found))), ..closed };
+        let closed = Closed { loaded: Some(Rc::new(Loaded::surveyed(file, found))), ..closed };
         recovered.log.closed.push_back(closed);
     }
 
@@ -443,8 +443,4 @@ fn prepared_file(id: &SegmentId, record: &SegmentRecord, file: File) -> Prepared
         look_ahead: record.look_ahead,
         file,
     }
-}
-
-fn loaded(file: File, found: Survey) -> Loaded {
-    Loaded { file, index: found.index, data_end: found.end, store_times_ms: found.store_times_ms, damage: found.damage }
 }

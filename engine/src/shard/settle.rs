@@ -13,7 +13,7 @@ use crate::manifest::ManifestError;
 use crate::segment::active::PreparedFile;
 use crate::segment::seal;
 use std::sync::atomic::Ordering;
-use strandline_disk::{Disk, DiskError, Position};
+use strandline_disk::{Disk, DiskError, Position, Verb};
 
 impl<D: Disk> Shard<D> {
     /// Takes over one event.
@@ -75,6 +75,20 @@ impl<D: Disk> Shard<D> {
         }
     }
 
+    /// A flush that failed for a new segment, a footer or the manifest may have dropped what other logs had in flight on the
+    /// same device: they are latched before it is acknowledged.
+    fn latch_what_a_flush_took_along(&mut self, source: &DiskError) {
+        let flushes = matches!(source.verb, Verb::Sync | Verb::SyncDirectory | Verb::Write);
+        if !flushes || source.is_full() {
+            return;
+        }
+        for log in self.logs.iter_mut().filter(|log| log.committing && log.latch.is_none()) {
+            let Some(active) = &log.active else { continue };
+            let (segment, position) = (active.id.clone(), active.durable_end());
+            log.latch = Some(Box::new(Latch { segment, position, source: source.clone() }));
+        }
+    }
+
     fn fail(&mut self, number: LogNumber, staged: Vec<Staged>, latch: &Latch) {
         let log = &mut self.logs[number.0];
         let failed = AppendError::Failed { log: log.id.clone(), latch: Box::new(latch.clone()) };
@@ -120,22 +134,26 @@ impl<D: Disk> Shard<D> {
             Ok(prepared) => log.successor = Successor::Ready(prepared),
             Err(PrepareError::Disk(source)) => {
                 tracing::warn!(log = %log.id, error = %source, "preparing the next segment failed");
-                log.successor = Successor::Failed(source, self.now.boot_ns);
+                log.successor = Successor::Failed(source.clone(), self.now.boot_ns);
+                self.latch_what_a_flush_took_along(&source);
             }
             Err(PrepareError::Manifest(error)) => {
                 tracing::warn!(log = %log.id, %error, "the manifest did not take the next segment");
-                log.successor = Successor::Failed(manifest_as_disk_error(error), self.now.boot_ns);
+                let source = manifest_as_disk_error(error);
+                log.successor = Successor::Failed(source.clone(), self.now.boot_ns);
+                self.latch_what_a_flush_took_along(&source);
             }
             Err(PrepareError::Exhausted) => {
                 log.successor = Successor::None;
                 log.next_seq = None;
             }
         }
+        let log = &mut self.logs[number.0];
         if let Successor::Ready(prepared) = &log.successor {
             log.next_seq = prepared.id.seq.next();
         }
+        let log = log.id.clone();
         self.list(number);
-        let log = self.logs[number.0].id.clone();
         self.answer_makers(&log, &Ok(number));
     }
 
@@ -198,7 +216,9 @@ impl<D: Disk> Shard<D> {
             Err(error) => {
                 // The data is durable and readable; the next open seals the segment.
                 tracing::warn!(segment = %closed.id, %error, "sealing failed");
-                self.unclean.push(manifest_as_disk_error(error));
+                let source = manifest_as_disk_error(error);
+                self.latch_what_a_flush_took_along(&source);
+                self.unclean.push(source);
             }
         }
     }
@@ -207,7 +227,9 @@ impl<D: Disk> Shard<D> {
         if let Err(error) = result {
             // Recovery adopts the segment by its header block, so appends go on; the next roll will be refused.
             tracing::warn!(log = %self.logs[number.0].id, %error, "the manifest was not told of a roll");
-            self.unclean.push(manifest_as_disk_error(error));
+            let source = manifest_as_disk_error(error);
+            self.latch_what_a_flush_took_along(&source);
+            self.unclean.push(source);
         }
     }
 

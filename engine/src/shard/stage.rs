@@ -288,6 +288,7 @@ fn close(full: Active, end: Offset) -> Closed {
             index: full.index,
             data_end,
             store_times_ms: full.store_times_ms,
+            surveyed: true,
             damage: Vec::new(),
         })),
     }
