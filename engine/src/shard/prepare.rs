@@ -20,9 +20,11 @@ use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, Op
 
 /// How much is filled with zeros at once, in bytes. Small, so that an append that comes meanwhile waits little.
 const FILL_BYTES: usize = 128 << 10;
-/// How far filling keeps ahead of the active segment, in thousandths of a segment: spread evenly over the life of the active
-/// segment, and done a little before it is full.
-const FILL_LEAD_PER_MILLE: u32 = 30;
+/// How far a successor should be filled when its predecessor is used so far, both in thousandths: spread evenly, so that appends
+/// do not notice, and done when four fifths are used, so that the syncs after it are done in time.
+fn fill_wanted(used_per_mille: u32) -> u32 {
+    used_per_mille.saturating_mul(5) / 4 + 10
+}
 
 /// How soon a segment is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +61,7 @@ impl<D: Disk> Shard<D> {
         let Some(active) = &log.active else { return };
         let used = active.staged_end().0.saturating_mul(1000) / active.size.max(1);
         match &log.successor {
-            Successor::Making(making) => making.want(used as u32 + FILL_LEAD_PER_MILLE),
+            Successor::Making(making) => making.want(fill_wanted(used as u32)),
             Successor::None => self.prepare(number, Urgency::Paced),
             Successor::Failed(_, at_ns) if self.now.boot_ns.saturating_sub(*at_ns) >= 10 * RETRY_NS => {
                 self.prepare(number, Urgency::Paced);
@@ -174,6 +176,8 @@ impl<D: Disk> Plan<D> {
         let end = if whole { header.size } else { BLOCK as u64 };
         let mut position = Position(0);
         while position.0 < end && (position.0 == 0 || !self.making.is_hurried()) {
+            // Waits without a buffer: a log may stay half full for long.
+            self.making.wanted((position.0.saturating_mul(1000) / header.size) as u32).await;
             let length = (end - position.0).min(FILL_BYTES as u64) as usize;
             let mut buffer = transfer::take_buffer(&self.disk, length).await;
             buffer.fill(0);
@@ -182,7 +186,6 @@ impl<D: Disk> Plan<D> {
             }
             transfer::write(&self.disk, file, buffer, position, false).await.1?;
             position = position.plus(length);
-            self.making.wanted((position.0.saturating_mul(1000) / header.size) as u32).await;
         }
         Ok(())
     }

@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use strandline_disk::{Disk, DiskError, Now, Wait};
 
-/// How long the shard sleeps without listening for callers while a commit is in flight, in nanoseconds. What arrives then is the
-/// next commit anyway; waking for each append would cost more than it brings.
-const DEAF_NS: u64 = 500_000;
+/// How long the shard sleeps at most without listening for callers while a commit is in flight, in nanoseconds. Under load what
+/// arrives then is the next commit anyway, and waking for each append would cost more than it brings.
+const DEAF_NS: u64 = 5_000_000;
 
 /// A log that could not get its mark, for want of a buffer, is looked at again after so long, in nanoseconds.
 const RETRY_NS: u64 = 1_000_000;
@@ -78,6 +78,8 @@ pub struct Shard<D: Disk> {
     pub(super) spare_lists: Vec<Vec<Staged>>,
     pub(super) commits_in_flight: usize,
     pub(super) seals_in_work: usize,
+    /// Callers are not listened for while a commit is in flight.
+    deaf: bool,
     /// What could not be done cleanly, for the answer to `close`.
     pub(super) unclean: Vec<DiskError>,
     pub(super) now: Now,
@@ -130,6 +132,7 @@ impl<D: Disk> Shard<D> {
             spare_lists: Vec::new(),
             commits_in_flight: 0,
             seals_in_work: 0,
+            deaf: false,
             unclean: Vec::new(),
             now,
             tasks: FuturesUnordered::new(),
@@ -171,11 +174,16 @@ impl<D: Disk> Shard<D> {
             self.disk.turn(Wait::No)?;
             return Ok(Turned::Open);
         }
-        let deadline = self.resting.front().map_or(u64::MAX, |(due, _)| *due);
-        if self.commits_in_flight > 0 || !self.listed.is_empty() || self.closing.is_some() {
-            // Nothing that callers queue now could be started before the commit is back, except by another log. The same
-            // holds while a log waits for a buffer: only a completion gives one back.
-            self.disk.turn(Wait::Until(deadline.min(self.now.boot_ns.saturating_add(DEAF_NS))))?;
+        let mut deadline = self.resting.front().map_or(u64::MAX, |(due, _)| *due);
+        let waiting = self.commits_in_flight > 0 || !self.listed.is_empty() || self.closing.is_some();
+        if waiting {
+            // Also a log that waits for a buffer: only a completion gives one back.
+            deadline = deadline.min(self.now.boot_ns.saturating_add(DEAF_NS));
+        } else {
+            self.deaf = false;
+        }
+        if self.deaf {
+            self.disk.turn(Wait::Until(deadline))?;
             return Ok(Turned::Open);
         }
         let doorbell = self.disk.doorbell();
@@ -187,6 +195,8 @@ impl<D: Disk> Shard<D> {
         };
         let turned = self.disk.turn(wait);
         doorbell.awake();
+        // Callers come faster than commits end: until there is no commit in flight, they need not be listened for.
+        self.deaf = waiting && !self.queue.is_empty();
         turned.map(|()| Turned::Open)
     }
 
