@@ -51,6 +51,7 @@ pub enum Successor {
 pub struct Making {
     hurry: Cell<bool>,
     wanted_per_mille: Cell<u32>,
+    burst_bytes: Cell<u64>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -67,12 +68,19 @@ impl Making {
         self.hurry.get()
     }
 
-    /// How much of it should be filled by now, in thousandths.
-    pub fn want(&self, per_mille: u32) {
+    /// How much of it should be filled by now, in thousandths, and how much should be filled at once, in bytes.
+    pub fn want(&self, per_mille: u32, burst_bytes: u64) {
+        self.burst_bytes.set(burst_bytes);
         if per_mille > self.wanted_per_mille.get() {
             self.wanted_per_mille.set(per_mille);
             self.wake();
         }
+    }
+
+    /// How much should be filled at once, in bytes.
+    #[must_use]
+    pub fn burst_bytes(&self) -> u64 {
+        self.burst_bytes.get()
     }
 
     /// Waits until more than `filled_per_mille` is wanted, or appends wait. Costs nothing while the log is idle.

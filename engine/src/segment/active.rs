@@ -61,6 +61,10 @@ pub struct Active {
     pub look_ahead: u64,
     /// The durable end and the bytes of its block.
     tail: Tail,
+    /// Commits so far.
+    commits: u64,
+    /// Bytes of those commits.
+    commit_bytes: u64,
     /// Where the next batch goes: ahead of the tail while a commit is in flight.
     staged: Position,
     /// Batches end here at the latest; behind it there is room for a mark, the largest index and the footer.
@@ -91,6 +95,8 @@ impl Active {
             index: Index::default(),
             store_times_ms: (0, 0),
             tail: Tail::at_boundary(Position(0)),
+            commits: 0,
+            commit_bytes: 0,
             staged: Position(BLOCK as u64),
             size: prepared.size,
             look_ahead: prepared.look_ahead,
@@ -115,6 +121,8 @@ impl Active {
             store_times_ms,
             staged: tail.end(),
             tail,
+            commits: 0,
+            commit_bytes: 0,
             size: prepared.size,
             look_ahead: prepared.look_ahead,
             limit: batch_limit(prepared.size),
@@ -204,8 +212,16 @@ impl Active {
         self.staged
     }
 
+    /// Bytes of a commit on the average, 0 before the first.
+    #[must_use]
+    pub fn mean_commit_bytes(&self) -> u64 {
+        self.commit_bytes.checked_div(self.commits).unwrap_or(0)
+    }
+
     /// Takes over a commit that became durable.
     pub fn advance(&mut self, buffer: &Buffer, at: Position, end: Position) {
         self.tail.advance(buffer, at, end);
+        self.commits += 1;
+        self.commit_bytes += end.since(at);
     }
 }

@@ -15,11 +15,17 @@ use crate::log::{Making, Successor};
 use crate::manifest::{Edits, ManifestError};
 use crate::segment::active::PreparedFile;
 use crate::segment::survey;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::rc::Rc;
 use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, OpenFile, Position, transfer};
 
-/// How much is filled with zeros at once, in bytes. Small, so that an append that comes meanwhile waits little.
-const FILL_BYTES: usize = 128 << 10;
+/// How much one write of a burst fills with zeros, in bytes.
+const FILL_PIECE_BYTES: u64 = 1 << 20;
+/// The largest burst, in bytes: an append that meets it waits for about 45 ms.
+const BURST_BYTES_MAX: u64 = 20 << 20;
+/// How many commits there should be for one burst. A commit whose flush meets a burst waits for all of it, so filling goes in bursts
+/// that are rare and in flight as a whole: one or two commits in a thousand meet one, where a steady trickle would slow down all.
+const COMMITS_A_BURST: u64 = 1_000;
 /// How far a successor should be filled when its predecessor is used so far, both in thousandths: spread evenly, so that appends
 /// do not notice, and done when four fifths are used, so that the syncs after it are done in time.
 fn fill_wanted(used_per_mille: u32) -> u32 {
@@ -61,7 +67,9 @@ impl<D: Disk> Shard<D> {
         let Some(active) = &log.active else { return };
         let used = active.staged_end().0.saturating_mul(1000) / active.size.max(1);
         match &log.successor {
-            Successor::Making(making) => making.want(fill_wanted(used as u32)),
+            Successor::Making(making) => {
+                making.want(fill_wanted(used as u32), active.mean_commit_bytes() * COMMITS_A_BURST)
+            }
             Successor::None => self.prepare(number, Urgency::Paced),
             Successor::Failed(_, at_ns) if self.now.boot_ns.saturating_sub(*at_ns) >= 10 * RETRY_NS => {
                 self.prepare(number, Urgency::Paced);
@@ -77,7 +85,7 @@ impl<D: Disk> Shard<D> {
         let making = Rc::new(Making::default());
         match urgency {
             Urgency::Paced => {}
-            Urgency::Whole => making.want(u32::MAX),
+            Urgency::Whole => making.want(u32::MAX, BURST_BYTES_MAX),
             Urgency::Hurry => making.hurry(),
         }
         log.successor = Successor::Making(making.clone());
@@ -169,8 +177,8 @@ impl<D: Disk> Plan<D> {
         Ok(Some(directory))
     }
 
-    /// Writes the header block, and with `preallocate = written` zeros behind it, pacing itself by how full the active segment is.
-    /// In a hurry the rest stays unwritten: those appends cost more, but none waits for the filling.
+    /// Writes the header block, and with `preallocate = written` zeros behind it, in bursts, pacing itself by how full the active segment
+    /// is. In a hurry the rest stays unwritten: those appends cost more, but none waits for the filling.
     async fn fill(&self, file: &File, header: &SegmentHeader) -> Result<(), DiskError> {
         let whole = self.config.preallocate == Preallocate::Written;
         let end = if whole { header.size } else { BLOCK as u64 };
@@ -178,14 +186,43 @@ impl<D: Disk> Plan<D> {
         while position.0 < end && (position.0 == 0 || !self.making.is_hurried()) {
             // Waits without a buffer: a log may stay half full for long.
             self.making.wanted((position.0.saturating_mul(1000) / header.size) as u32).await;
-            let length = (end - position.0).min(FILL_BYTES as u64) as usize;
-            let mut buffer = transfer::take_buffer(&self.disk, length).await;
+            // Appends and reads keep the rest of the arena.
+            let most = BURST_BYTES_MAX.min(self.disk.pool().largest() as u64 * 5 / 8);
+            let burst = self.making.burst_bytes().clamp(FILL_PIECE_BYTES.min(most), most);
+            let stop = Position(end.min(position.0 + burst)).block_ceiling(BLOCK);
+            self.burst(file, header, position, stop).await?;
+            position = stop;
+        }
+        Ok(())
+    }
+
+    /// Fills `from..to`, all of it in flight at once; the header block goes first where it is in there.
+    async fn burst(&self, file: &File, header: &SegmentHeader, from: Position, to: Position) -> Result<(), DiskError> {
+        let mut pieces = FuturesUnordered::new();
+        let mut at = from;
+        while at < to {
+            let length = to.since(at).min(FILL_PIECE_BYTES).min(self.disk.pool().largest() as u64 / 4) as usize;
+            let buffer = match self.disk.pool().take(length) {
+                Some(buffer) => Some(buffer),
+                None if pieces.is_empty() => Some(transfer::take_buffer(&self.disk, length).await),
+                None => None,
+            };
+            let Some(mut buffer) = buffer else {
+                // Nobody holds pieces of his own while waiting for a buffer: they are written first.
+                if let Some((_, result)) = pieces.next().await {
+                    result?;
+                }
+                continue;
+            };
             buffer.fill(0);
-            if position.0 == 0 {
+            if at.0 == 0 {
                 buffer[..BLOCK].copy_from_slice(&header.encode());
             }
-            transfer::write(&self.disk, file, buffer, position, false).await.1?;
-            position = position.plus(length);
+            pieces.push(transfer::write(&self.disk, file, buffer, at, false));
+            at = at.plus(length);
+        }
+        while let Some((_, result)) = pieces.next().await {
+            result?;
         }
         Ok(())
     }

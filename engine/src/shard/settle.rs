@@ -78,8 +78,7 @@ impl<D: Disk> Shard<D> {
     /// A flush that failed for a new segment, a footer or the manifest may have dropped what other logs had in flight on the
     /// same device: they are latched before it is acknowledged.
     fn latch_what_a_flush_took_along(&mut self, source: &DiskError) {
-        let flushes = matches!(source.verb, Verb::Sync | Verb::SyncDirectory | Verb::Write);
-        if !flushes || source.is_full() {
+        if source.is_full() {
             return;
         }
         for log in self.logs.iter_mut().filter(|log| log.committing && log.latch.is_none()) {
@@ -135,7 +134,9 @@ impl<D: Disk> Shard<D> {
             Err(PrepareError::Disk(source)) => {
                 tracing::warn!(log = %log.id, error = %source, "preparing the next segment failed");
                 log.successor = Successor::Failed(source.clone(), self.now.boot_ns);
-                self.latch_what_a_flush_took_along(&source);
+                if matches!(source.verb, Verb::Sync | Verb::SyncDirectory) {
+                    self.latch_what_a_flush_took_along(&source);
+                }
             }
             Err(PrepareError::Manifest(error)) => {
                 tracing::warn!(log = %log.id, %error, "the manifest did not take the next segment");
