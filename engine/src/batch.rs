@@ -6,8 +6,9 @@ use crate::format::batch::{BatchHeader, Codec, HOST_BYTES, verify_payload};
 use crate::format::checksum::crc32c;
 use crate::format::record::{self, Records};
 use crate::id::Offset;
+use crossbeam_queue::ArrayQueue;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use strandline_disk::Position;
 
@@ -213,12 +214,73 @@ impl Batch {
     }
 }
 
+/// Memory for reads, used again: fresh memory would cost a page fault for each 4 KiB that is read.
+#[derive(Clone, Debug)]
+pub struct ReadMemory {
+    kept: Arc<ArrayQueue<Vec<u8>>>,
+    bytes_max: usize,
+}
+
+impl ReadMemory {
+    /// Keeps at most `pieces` pieces, each of at most `bytes_max` bytes.
+    #[must_use]
+    pub fn new(pieces: usize, bytes_max: usize) -> ReadMemory {
+        ReadMemory { kept: Arc::new(ArrayQueue::new(pieces.max(1))), bytes_max }
+    }
+
+    /// Empty memory with room for `bytes`.
+    #[must_use]
+    pub fn take(&self, bytes: usize) -> ReadBytes {
+        let mut memory = self.kept.pop().unwrap_or_default();
+        memory.clear();
+        memory.reserve(bytes);
+        ReadBytes { bytes: memory, home: Some(self.clone()) }
+    }
+}
+
+/// The bytes of one read, shared by its batches. Their memory goes back for use again with the last of them.
+#[derive(Debug)]
+pub struct ReadBytes {
+    bytes: Vec<u8>,
+    home: Option<ReadMemory>,
+}
+
+impl ReadBytes {
+    /// Adds bytes, up to `length` in all.
+    pub(crate) fn extend(&mut self, bytes: &[u8], length: usize) {
+        let room = length.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.bytes.extend_from_slice(bytes.get(..room).unwrap_or_default());
+    }
+}
+
+impl From<Vec<u8>> for ReadBytes {
+    fn from(bytes: Vec<u8>) -> ReadBytes {
+        ReadBytes { bytes, home: None }
+    }
+}
+
+impl Deref for ReadBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for ReadBytes {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take().filter(|home| self.bytes.capacity() <= home.bytes_max) {
+            let _ = home.kept.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
 /// A batch as it was read, its payload verified. Several of them share the bytes of one read.
 #[derive(Clone)]
 pub struct StoredBatch {
     position: Position,
     header: BatchHeader,
-    bytes: Arc<Vec<u8>>,
+    bytes: Arc<ReadBytes>,
     payload: Range<usize>,
 }
 
@@ -229,11 +291,21 @@ impl StoredBatch {
     pub fn new(
         position: Position,
         header: BatchHeader,
-        bytes: Arc<Vec<u8>>,
+        bytes: Arc<ReadBytes>,
         payload: Range<usize>,
     ) -> Option<StoredBatch> {
         let is_whole = verify_payload(&header, bytes.get(payload.clone())?);
         is_whole.then_some(StoredBatch { position, header, bytes, payload })
+    }
+
+    /// As `new`, for a payload that was verified already.
+    pub(crate) fn verified(
+        position: Position,
+        header: BatchHeader,
+        bytes: Arc<ReadBytes>,
+        payload: Range<usize>,
+    ) -> StoredBatch {
+        StoredBatch { position, header, bytes, payload }
     }
 
     /// The batch's header.
@@ -327,7 +399,7 @@ mod tests {
         let header = batch.header(first);
         let bytes = [b"before", batch.payload(), b"behind"].concat();
         let payload = 6..6 + batch.payload().len();
-        StoredBatch::new(Position(4096), header, Arc::new(bytes), payload).expect("a good payload")
+        StoredBatch::new(Position(4096), header, Arc::new(bytes.into()), payload).expect("a good payload")
     }
 
     #[test]
@@ -430,7 +502,7 @@ mod tests {
         let batch = builder.build().expect("a record");
         let (header, length) = (batch.header(Offset(0)), batch.payload().len());
         let handed_out =
-            |bytes: Vec<u8>, payload| StoredBatch::new(Position(0), header, Arc::new(bytes), payload).is_some();
+            |bytes: Vec<u8>, payload| StoredBatch::new(Position(0), header, Arc::new(bytes.into()), payload).is_some();
         let mut rotten = batch.payload().to_vec();
         assert!(handed_out(rotten.clone(), 0..length));
         assert!(!handed_out(rotten.clone(), 0..length - 1));
@@ -446,7 +518,8 @@ mod tests {
         let batch = builder.build().expect("a record");
         let header = BatchHeader { codec: Codec::Gzip, ..batch.header(Offset(0)) };
         let length = batch.payload().len();
-        let stored = StoredBatch::new(Position(0), header, Arc::new(batch.into_payload()), 0..length).expect("good");
+        let stored =
+            StoredBatch::new(Position(0), header, Arc::new(batch.into_payload().into()), 0..length).expect("good");
         let refused = stored.records().next().expect("an answer").expect_err("compressed");
         assert_eq!(refused, DecodeError::Compressed("gzip"));
     }

@@ -7,6 +7,7 @@ use crate::handle::{Directory, File};
 use crate::name::Name;
 use crate::position::Position;
 use rustix::io::Errno;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// How often in a row a transfer may answer EINTR, EAGAIN or 0 bytes before it counts as failed.
@@ -179,6 +180,32 @@ pub async fn remove_directory<D: Disk>(disk: &D, directory: &Directory, name: &N
 /// Waits.
 pub async fn sleep<D: Disk>(disk: &D, duration: Duration) -> Result<(), DiskError> {
     steady(disk, || Operation::Sleep { duration }).await.map(drop)
+}
+
+/// Starts a transfer now, and not when it is first awaited.
+pub fn begin<F: Future>(transfer: F) -> impl Future<Output = F::Output> {
+    let mut transfer = Box::pin(transfer);
+    // Nobody is woken for this first look; whoever awaits it looks again.
+    let first = transfer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    async move {
+        match first {
+            Poll::Ready(output) => output,
+            Poll::Pending => transfer.await,
+        }
+    }
+}
+
+/// Lets the disk submit what was started, without waiting for anything: for tasks that have much to compute before they wait.
+pub async fn submit() {
+    let mut waited = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Takes a buffer, waiting for one while the arena is in use.

@@ -17,9 +17,9 @@ use std::ops::ControlFlow;
 use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
 
 /// How much is read at once while scanning, in bytes.
-const PIECE: usize = 512 << 10;
+const PIECE: usize = 1 << 20;
 /// How many pieces are read ahead.
-const AHEAD: usize = 4;
+const AHEAD: usize = 6;
 
 /// What is known of a segment before it is surveyed.
 #[derive(Clone, Copy, Debug)]
@@ -259,6 +259,7 @@ async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: 
     // Read-ahead takes at most half of the arena.
     let piece = PIECE.min(disk.pool().largest() / (2 * AHEAD)).next_multiple_of(BLOCK);
     let mut pieces = FuturesOrdered::new();
+    let mut started = false;
     let mut next = start.block_floor(BLOCK);
     let mut skip = start.since(next) as usize;
     loop {
@@ -270,8 +271,13 @@ async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: 
                 None if pieces.is_empty() => transfer::take_buffer(disk, want).await,
                 None => break,
             };
-            pieces.push_back(transfer::read(disk, file, buffer, next));
+            pieces.push_back(transfer::begin(transfer::read(disk, file, buffer, next)));
+            started = true;
             next = next.plus(piece);
+        }
+        if std::mem::take(&mut started) {
+            // The disk works on while the pieces that are here are looked at.
+            transfer::submit().await;
         }
         let Some((buffer, result)) = pieces.next().await else {
             return Ok(scan.finish());

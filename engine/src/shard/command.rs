@@ -1,6 +1,6 @@
 //! What callers ask of a shard, and the bounded queue that carries it. Lock-free; full means `Overloaded`, at once.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, ReadMemory};
 use crate::config::CheckedConfig;
 use crate::error::{AppendError, CloseError, LogError, ReadError};
 use crate::id::{LogId, Offset};
@@ -95,6 +95,8 @@ pub struct Queue {
     /// Payload buffers, used again and again.
     payloads: ArrayQueue<Vec<u8>>,
     payload_bytes_kept: usize,
+    /// Memory for reads, used again and again.
+    read_memory: ReadMemory,
     /// What the shard did.
     pub counters: ShardCounters,
 }
@@ -138,6 +140,9 @@ pub enum Refused {
     Closed,
 }
 
+/// How many pieces of memory for reads are kept for use again.
+const READS_KEPT: usize = 8;
+
 /// How many payload buffers are kept for use again.
 const PAYLOADS_KEPT: usize = 256;
 
@@ -158,6 +163,7 @@ impl Queue {
             room: Event::new(),
             receipts: Places::new(config.outstanding_max),
             payloads: ArrayQueue::new(PAYLOADS_KEPT.min(config.outstanding_max)),
+            read_memory: ReadMemory::new(READS_KEPT, config.read_bytes_max as usize * 2),
             payload_bytes_kept: config.batch_bytes_max as usize / 4,
             counters: ShardCounters::default(),
         })
@@ -240,6 +246,12 @@ impl Queue {
     pub fn abandon(&self) {
         self.gone.store(true, Ordering::SeqCst);
         while self.commands.pop().is_some() {}
+    }
+
+    /// The memory that reads use again.
+    #[must_use]
+    pub fn read_memory(&self) -> ReadMemory {
+        self.read_memory.clone()
     }
 
     /// An empty payload buffer, used before where there is one.

@@ -1,5 +1,6 @@
 //! A shard: one thread's worth of logs on one disk. Each turn it stages, commits and settles.
 
+mod ahead;
 pub mod command;
 pub mod open;
 mod prepare;
@@ -11,4 +12,4 @@ mod shard;
 mod stage;
 
 pub use open::{OpenReport, open};
-pub use shard::{Shard, Turned};
+pub use shard::{Shard, Turned, Woken};

@@ -1,16 +1,17 @@
 //! Read: whole verified batches from an offset on, never past the durable end.
 
-use super::command::{Admitted, LogNumber, ReadAnswer};
+use super::ahead::{Reader, Served};
+use super::command::{LogNumber, ReadAnswer};
 use super::shard::{Event, Shard};
-use crate::batch::StoredBatch;
+use crate::batch::{ReadBytes, ReadMemory, StoredBatch};
 use crate::error::ReadError;
-use crate::format::batch::{BatchHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX};
+use crate::format::batch::{BatchHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, verify_payload};
 use crate::format::scan::find_batches;
 use crate::id::{Offset, SegmentId, Seq, Uid};
 use crate::log::locate::{Place, locate};
-use crate::pending::Answer;
 use crate::segment::closed::{Closed, Loaded};
 use futures_util::stream::{FuturesOrdered, StreamExt};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
@@ -30,12 +31,13 @@ pub struct ReadBatches {
 /// A read that has come back.
 pub(super) struct ReadDone {
     log: LogNumber,
-    segment: Seq,
+    offset: Offset,
+    bytes: usize,
+    /// Who waits for it; nobody when it was read ahead.
+    reader: Option<Reader>,
     /// The segment, when this read opened it.
-    loaded: Option<Rc<Loaded>>,
-    answer: Answer<ReadAnswer>,
+    loaded: Option<(Seq, Rc<Loaded>)>,
     result: ReadAnswer,
-    admitted: Admitted,
 }
 
 /// What a read of one segment needs, owned.
@@ -51,23 +53,32 @@ struct Plan {
     end: Offset,
     offset: Offset,
     bytes: usize,
+    memory: ReadMemory,
 }
 
 impl<D: Disk> Shard<D> {
-    pub(super) fn start_read(
-        &mut self,
-        number: LogNumber,
-        offset: Offset,
-        bytes: usize,
-        answer: Answer<ReadAnswer>,
-        admitted: Admitted,
-    ) {
-        let log = &self.logs[number.0];
+    pub(super) fn start_read(&mut self, number: LogNumber, offset: Offset, bytes: usize, reader: Reader) {
         let bytes = bytes.clamp(1, self.config.read_bytes_max as usize);
-        let disk = self.disk.clone();
+        match self.aheads[number.0].serve(offset, bytes, reader) {
+            Served::Now(reader, result) => self.answer_read(number, offset, bytes, reader, *result),
+            Served::Later => {}
+            Served::No(reader) => self.fetch(number, offset, bytes, Some(reader)),
+        }
+    }
+
+    /// Reads from the disk, for a reader or ahead of one.
+    pub(super) fn fetch(&mut self, number: LogNumber, offset: Offset, bytes: usize, reader: Option<Reader>) {
+        let log = &self.logs[number.0];
+        let (disk, memory) = (self.disk.clone(), self.queue.read_memory());
+        let done = move |loaded, result| {
+            Event::Read(Box::new(ReadDone { log: number, offset, bytes, reader, loaded, result }))
+        };
         match locate(log, offset) {
-            Err(error) => admitted.answer(answer, Err(error)),
-            Ok(Place::End) => admitted.answer(answer, Ok(ReadBatches { batches: Vec::new(), next: offset })),
+            Err(error) => self.spawn(std::future::ready(done(None, Err(error)))),
+            Ok(Place::End) => {
+                let nothing = ReadBatches { batches: Vec::new(), next: offset };
+                self.spawn(std::future::ready(done(None, Ok(nothing))));
+            }
             Ok(Place::Active(active)) => {
                 let plan = Plan {
                     segment: active.id.clone(),
@@ -78,33 +89,36 @@ impl<D: Disk> Shard<D> {
                     end: log.durable_end,
                     offset,
                     bytes,
+                    memory,
                 };
-                let segment = active.id.seq;
-                self.spawn(async move {
-                    let result = plan.run(&disk).await;
-                    let done = ReadDone { log: number, segment, loaded: None, answer, result, admitted };
-                    Event::Read(Box::new(done))
-                });
+                self.spawn(async move { done(None, plan.run(&disk).await) });
             }
             Ok(Place::Closed(place)) => {
                 let closed = log.closed[place].clone();
                 self.spawn(async move {
-                    let (loaded, result) = read_closed(&disk, &closed, offset, bytes).await;
-                    let segment = closed.id.seq;
-                    Event::Read(Box::new(ReadDone { log: number, segment, loaded, answer, result, admitted }))
+                    let (loaded, result) = read_closed(&disk, &closed, offset, bytes, &memory).await;
+                    done(loaded.map(|loaded| (closed.id.seq, loaded)), result)
                 });
             }
         }
     }
 
     pub(super) fn settle_read(&mut self, done: ReadDone) {
-        if let Some(loaded) = done.loaded {
-            let closed = self.logs[done.log.0].closed.iter_mut().find(|closed| closed.id.seq == done.segment);
+        let ReadDone { log, offset, bytes, reader, loaded, result } = done;
+        let state = &mut self.logs[log.0];
+        if let Some((segment, loaded)) = loaded {
+            let closed = state.closed.iter_mut().find(|closed| closed.id.seq == segment);
             if let Some(closed) = closed.filter(|closed| closed.loaded.is_none() || loaded.surveyed) {
                 closed.loaded = Some(loaded);
             }
         }
-        done.admitted.answer(done.answer, done.result);
+        let answered = match reader {
+            Some(reader) => Some((reader, result)),
+            None => self.aheads[log.0].landed(offset, bytes, result),
+        };
+        if let Some((reader, result)) = answered {
+            self.answer_read(log, offset, bytes, reader, result);
+        }
     }
 }
 
@@ -115,6 +129,7 @@ async fn read_closed<D: Disk>(
     closed: &Closed,
     offset: Offset,
     bytes: usize,
+    memory: &ReadMemory,
 ) -> (Option<Rc<Loaded>>, ReadAnswer) {
     let (loaded, fresh) = match &closed.loaded {
         Some(loaded) => (loaded.clone(), None),
@@ -126,13 +141,13 @@ async fn read_closed<D: Disk>(
             Err(source) => return (None, Err(cannot_open(closed, source))),
         },
     };
-    let read = read_loaded(disk, closed, &loaded, offset, bytes).await;
+    let read = read_loaded(disk, closed, &loaded, offset, bytes, memory).await;
     if loaded.surveyed || !matches!(read, Err(ReadError::Corrupt { .. })) {
         return (fresh, read);
     }
     match closed.survey(disk, loaded.file.clone()).await {
         Ok(surveyed) => {
-            let read = read_loaded(disk, closed, &surveyed, offset, bytes).await;
+            let read = read_loaded(disk, closed, &surveyed, offset, bytes, memory).await;
             (Some(Rc::new(surveyed)), read)
         }
         Err(source) => (fresh, Err(cannot_open(closed, source))),
@@ -149,6 +164,7 @@ async fn read_loaded<D: Disk>(
     loaded: &Loaded,
     offset: Offset,
     bytes: usize,
+    memory: &ReadMemory,
 ) -> ReadAnswer {
     if let Some(damage) = loaded.damage.iter().find(|damage| damage.from <= offset && offset < damage.to) {
         return Err(ReadError::Corrupt {
@@ -168,8 +184,21 @@ async fn read_loaded<D: Disk>(
         end: closed.end,
         offset,
         bytes,
+        memory: memory.clone(),
     };
     plan.run(disk).await
+}
+
+/// How far the batches of a window were found whole and good.
+struct Walk {
+    /// The position after the last of them.
+    at: Position,
+    /// Their bytes.
+    bytes: usize,
+    /// The wanted ones, and where their payloads are in the window.
+    good: Vec<(Position, BatchHeader, Range<usize>)>,
+    /// Something else stands at `at`.
+    stuck: bool,
 }
 
 /// What looking for batches in a window came to.
@@ -198,13 +227,13 @@ impl Plan {
         let mut want = self.bytes + 2 * BLOCK;
         loop {
             let to = self.from.plus(want).min(self.to);
-            let window = match read_pieces(disk, &self.file, self.from, to).await {
-                Ok(window) => Arc::new(window),
+            let (window, walk) = match self.read_window(disk, to).await {
+                Ok((window, walk)) => (Arc::new(window), walk),
                 Err(source) => {
                     return Err(ReadError::Disk { segment: self.segment, position: self.from, source });
                 }
             };
-            match self.find(&window, to) {
+            match self.find(&window, walk, to) {
                 Found::Wants(bytes) => want = bytes,
                 Found::Batches(read) => return Ok(read),
                 Found::Damaged { position, to, reason } => {
@@ -215,10 +244,39 @@ impl Plan {
         }
     }
 
-    /// Finds the wanted batches among the bytes `window`, which stand at `self.from` and end at `to`.
-    fn find(&self, window: &Arc<Vec<u8>>, to: Position) -> Found {
-        let mut read = ReadBatches { batches: Vec::new(), next: self.offset };
-        let (mut at, mut bytes) = (self.from, 0);
+    /// Goes on over whole good batches as their bytes come in, and stops for good at anything else.
+    fn walk(&self, walk: &mut Walk, window: &[u8]) {
+        while !walk.stuck && walk.bytes < self.bytes && walk.at < self.to {
+            let start = walk.at.since(self.from) as usize;
+            let Some(rest) = window.get(start..).filter(|rest| rest.len() >= HEADER_BYTES) else { return };
+            let Ok(header) = BatchHeader::decode(rest, self.uid, walk.at, PAYLOAD_BYTES_MAX) else {
+                walk.stuck = true;
+                return;
+            };
+            if header.end > self.offset && !header.is_mark() {
+                if rest.len() < header.total_length() {
+                    return;
+                }
+                let payload = start + HEADER_BYTES..start + HEADER_BYTES + header.payload_bytes as usize;
+                let missing = walk.good.is_empty() && header.first > self.offset;
+                if missing || !verify_payload(&header, window.get(payload.clone()).unwrap_or_default()) {
+                    walk.stuck = true;
+                    return;
+                }
+                walk.good.push((walk.at, header, payload));
+                walk.bytes += header.total_length();
+            }
+            walk.at = walk.at.plus(header.total_length());
+        }
+    }
+
+    /// Finds the wanted batches among the bytes `window`, which stand at `self.from` and end at `to`, from where the walk came to.
+    fn find(&self, window: &Arc<ReadBytes>, walk: Walk, to: Position) -> Found {
+        let next = walk.good.last().map_or(self.offset, |(_, header, _)| header.end);
+        let good = walk.good.into_iter();
+        let batches = good.map(|(at, header, payload)| StoredBatch::verified(at, header, window.clone(), payload));
+        let mut read = ReadBatches { batches: batches.collect(), next };
+        let (mut at, mut bytes) = (walk.at, walk.bytes);
         let cut = to < self.to;
         while at < to && bytes < self.bytes {
             let start = at.since(self.from) as usize;
@@ -290,38 +348,41 @@ impl Plan {
             None => Behind::Later(self.end),
         }
     }
-}
 
-/// Reads `from..to` with all pieces in flight together; copies each as it comes.
-async fn read_pieces<D: Disk>(disk: &D, file: &File, from: Position, to: Position) -> Result<Vec<u8>, DiskError> {
-    let start = from.block_floor(BLOCK);
-    let length = to.since(from) as usize;
-    let piece = PIECE.min(disk.pool().largest() / 8).next_multiple_of(BLOCK);
-    let mut pieces = FuturesOrdered::new();
-    let mut bytes = Vec::with_capacity(length);
-    let mut skip = from.since(start) as usize;
-    let mut at = start;
-    loop {
-        while at < to {
-            let want = piece.min(to.since(at) as usize).next_multiple_of(BLOCK);
-            // Buffers are taken in the order of the pieces. Two reads that each held their later pieces and waited for their first
-            // could fill the arena and wait for ever.
-            let buffer = match disk.pool().take(want) {
-                Some(buffer) => buffer,
-                None if pieces.is_empty() => transfer::take_buffer(disk, want).await,
-                None => break,
-            };
-            pieces.push_back(transfer::read(disk, file, buffer, at));
-            at = at.plus(want);
+    /// Reads up to `to` with all pieces in flight together; copies and verifies each while the others are still coming.
+    async fn read_window<D: Disk>(&self, disk: &D, to: Position) -> Result<(ReadBytes, Walk), DiskError> {
+        let Plan { file, from, .. } = self;
+        let from = *from;
+        let mut walk = Walk { at: from, bytes: 0, good: Vec::new(), stuck: false };
+        let start = from.block_floor(BLOCK);
+        let length = to.since(from) as usize;
+        let piece = PIECE.min(disk.pool().largest() / 8).next_multiple_of(BLOCK);
+        let mut pieces = FuturesOrdered::new();
+        let mut bytes = self.memory.take(length);
+        let mut skip = from.since(start) as usize;
+        let mut at = start;
+        loop {
+            while at < to {
+                let want = piece.min(to.since(at) as usize).next_multiple_of(BLOCK);
+                // Buffers are taken in the order of the pieces. Two reads that each held their later pieces and waited for their first
+                // could fill the arena and wait for ever.
+                let buffer = match disk.pool().take(want) {
+                    Some(buffer) => buffer,
+                    None if pieces.is_empty() => transfer::take_buffer(disk, want).await,
+                    None => break,
+                };
+                pieces.push_back(transfer::read(disk, file, buffer, at));
+                at = at.plus(want);
+            }
+            let Some((buffer, result)) = pieces.next().await else { break };
+            let got = result?;
+            bytes.extend(buffer.get(skip..got).unwrap_or_default(), length);
+            skip = 0;
+            self.walk(&mut walk, &bytes);
+            if got < buffer.len() {
+                break; // The file is shorter than it was: what is missing does not verify.
+            }
         }
-        let Some((buffer, result)) = pieces.next().await else { break };
-        let got = result?;
-        bytes.extend_from_slice(buffer.get(skip..got).unwrap_or_default());
-        skip = 0;
-        if got < buffer.len() {
-            break; // The file is shorter than it was: what is missing does not verify.
-        }
+        Ok((bytes, walk))
     }
-    bytes.truncate(length);
-    Ok(bytes)
 }

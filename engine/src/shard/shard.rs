@@ -1,5 +1,6 @@
 //! The shard: the state of its logs and the loop of its thread. All work happens in turns, and only here does state change.
 
+use super::ahead::Ahead;
 use super::command::{Admitted, Command, LogNumber, Queue};
 use super::prepare::{PrepareError, Urgency};
 use super::read::ReadDone;
@@ -66,6 +67,8 @@ pub struct Shard<D: Disk> {
     pub(super) life: Life,
     pub(super) manifest: Manifest<D>,
     pub(super) logs: Vec<Log<Admitted>>,
+    /// What is read ahead, for each log.
+    pub(super) aheads: Vec<Ahead>,
     pub(super) numbers: BTreeMap<LogId, LogNumber>,
     /// Logs that are being made, and who asked for them.
     pub(super) logs_in_making: BTreeMap<LogId, Vec<Answer<Result<LogNumber, LogError>>>>,
@@ -89,8 +92,15 @@ pub struct Shard<D: Disk> {
 }
 
 /// Remembers that a task was woken.
-#[derive(Default)]
-struct Woken(AtomicBool);
+#[derive(Debug, Default)]
+pub struct Woken(AtomicBool);
+
+impl Woken {
+    /// Whether a task was woken since this was last asked.
+    pub fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
@@ -123,6 +133,7 @@ impl<D: Disk> Shard<D> {
             store,
             life,
             manifest,
+            aheads: logs.iter().map(|_| Ahead::default()).collect(),
             logs,
             numbers,
             logs_in_making: BTreeMap::new(),
@@ -221,7 +232,7 @@ impl<D: Disk> Shard<D> {
                 Command::Append { log, batch, answer, admitted } => self.receive_append(log, batch, answer, admitted),
                 Command::Read { log, offset, bytes, answer, admitted } => {
                     assert!(!sabotaged!(self.config, PanicOnRead), "a deliberate panic");
-                    self.start_read(log, offset, bytes, answer, admitted);
+                    self.start_read(log, offset, bytes, (answer, admitted));
                 }
                 Command::OpenLog { log, answer, admitted } => {
                     drop(admitted); // Whoever has the answer finds the room.
@@ -268,6 +279,7 @@ impl<D: Disk> Shard<D> {
     pub(super) fn add_log(&mut self, id: LogId) {
         let number = LogNumber(self.logs.len());
         self.logs.push(Log::empty(id.clone()));
+        self.aheads.push(Ahead::default());
         self.numbers.insert(id, number);
         self.prepare(number, Urgency::Whole);
     }
@@ -290,7 +302,7 @@ impl<D: Disk> Shard<D> {
     fn run_tasks(&mut self) -> bool {
         let mut polled = false;
         let waker = Waker::from(self.woken.clone());
-        while self.woken.0.swap(false, Ordering::Relaxed) {
+        while self.woken.take() {
             polled = true;
             let mut context = Context::from_waker(&waker);
             while let Poll::Ready(Some(event)) = self.tasks.poll_next_unpin(&mut context) {

@@ -6,13 +6,14 @@ use crate::error::{CloseError, LogError, OpenError};
 use crate::id::{LogId, RangeNumber, Topic};
 use crate::pending::{Pending, pair};
 use crate::shard::command::{Command, Queue, Refused};
-use crate::shard::{self, OpenReport, Shard, Turned};
+use crate::shard::{self, OpenReport, Shard, Turned, Woken};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use strandline_disk::uring::{DirectMode, RingCounters, UringDisk, UringOptions};
-use strandline_disk::{Capabilities, Disk, DiskError};
+use strandline_disk::{Capabilities, Disk, DiskError, Wait};
 
 /// An open store. Dropping it closes it; [`Store::close`] says how that went.
 #[derive(Debug)]
@@ -200,12 +201,13 @@ fn run(mut shard: Shard<UringDisk>) {
 /// Polls a future on this thread, turning the disk whenever it waits.
 fn drive<D: Disk, F: Future>(disk: &D, future: F) -> Result<F::Output, DiskError> {
     let mut future = std::pin::pin!(future);
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
     loop {
-        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Ok(output);
         }
-        disk.turn(strandline_disk::Wait::Event)?;
+        disk.turn(if woken.take() { Wait::No } else { Wait::Event })?;
     }
 }
 
