@@ -2,6 +2,7 @@
 
 use super::state::State;
 use crate::format::manifest::{self as format, Edit, FramePlace, NotAFrame};
+use crate::format::scan::last_nonzero;
 use crate::id::StoreId;
 use strandline_disk::{BLOCK, Position};
 
@@ -127,7 +128,11 @@ fn frame_at(bytes: &[u8], number: u64, place: FramePlace) -> FrameRead {
 /// Whether a frame that came later verifies somewhere after `place`.
 fn verifies_later(bytes: &[u8], number: u64, place: FramePlace) -> bool {
     let mut position = place.position.plus(format::FRAME_ALIGN);
-    while let Some(rest) = bytes.get(position.0 as usize..).filter(|rest| rest.len() >= format::FRAME_HEADER_BYTES) {
+    // Frames start with a magic, so none starts in the zeros at the end.
+    let written = last_nonzero(bytes).map_or(0, |last| last as u64 + 1);
+    while position.0 < written
+        && let Some(rest) = bytes.get(position.0 as usize..).filter(|rest| rest.len() >= format::FRAME_HEADER_BYTES)
+    {
         match format::decode_frame(rest, number + 1, FramePlace { position, ..place }) {
             Ok(_) => return true,
             Err(NotAFrame::Number { found, .. }) if found > number => return true,
