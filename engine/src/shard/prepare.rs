@@ -22,7 +22,7 @@ use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, Op
 /// How much one write of a burst fills with zeros, in bytes.
 const FILL_PIECE_BYTES: u64 = 1 << 20;
 /// The largest burst, in bytes: an append that meets it waits for about 45 ms.
-const BURST_BYTES_MAX: u64 = 20 << 20;
+const BURST_BYTES_MAX: u64 = 24 << 20;
 /// How many commits there should be for one burst. A commit whose flush meets a burst waits for all of it, so filling goes in bursts
 /// that are rare and in flight as a whole: one or two commits in a thousand meet one, where a steady trickle would slow down all.
 const COMMITS_A_BURST: u64 = 1_000;
@@ -187,9 +187,12 @@ impl<D: Disk> Plan<D> {
             // Waits without a buffer: a log may stay half full for long.
             self.making.wanted((position.0.saturating_mul(1000) / header.size) as u32).await;
             // Appends and reads keep the rest of the arena.
-            let most = BURST_BYTES_MAX.min(self.disk.pool().largest() as u64 * 5 / 8);
+            let most = BURST_BYTES_MAX.min(self.disk.pool().largest() as u64 * 3 / 4);
             let burst = self.making.burst_bytes().clamp(FILL_PIECE_BYTES.min(most), most);
-            let stop = Position(end.min(position.0 + burst)).block_ceiling(BLOCK);
+            // Equal bursts: a small last one would cost a commit as well.
+            let left = end - position.0;
+            let stop =
+                position.plus(left.div_ceil(left.div_ceil(burst)) as usize).block_ceiling(BLOCK).min(Position(end));
             self.burst(file, header, position, stop).await?;
             position = stop;
         }
