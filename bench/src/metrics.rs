@@ -117,6 +117,21 @@ impl TryFrom<String> for Metric {
     }
 }
 
+/// One figure and its ceiling, as a scenario measured them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    /// The scenario.
+    pub scenario: &'static str,
+    /// The case.
+    pub case: String,
+    /// What was measured.
+    pub metric: Metric,
+    /// What the store did.
+    pub value: f64,
+    /// What the bare ring did in the same run; absent where it has no such figure.
+    pub ceiling: Option<f64>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

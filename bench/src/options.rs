@@ -1,7 +1,7 @@
 //! The command line.
 
-use crate::scenario::{Plan, Scale, Scenario};
-use clap::{Parser, Subcommand};
+use crate::scenario::{Part, Plan, Scale, Scenario};
+use clap::Parser;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,27 +44,6 @@ pub struct Options {
     /// What this program asks of itself.
     #[command(subcommand)]
     pub part: Option<Part>,
-}
-
-/// What this program does as its own child.
-#[derive(Clone, Debug, Subcommand)]
-pub enum Part {
-    /// Writes a store that nobody closes
-    #[command(hide = true)]
-    RecoveryWriter {
-        /// The store's directory.
-        root: PathBuf,
-        /// Payload bytes to write.
-        bytes: u64,
-    },
-    /// Opens a store that nobody closed
-    #[command(hide = true)]
-    RecoveryOpener {
-        /// The store's directory.
-        root: PathBuf,
-        /// Payload bytes that it holds.
-        bytes: u64,
-    },
 }
 
 impl Options {

@@ -1,24 +1,9 @@
 //! The report: what was measured, beside its ceiling and its target.
 
 use crate::host::Host;
-use crate::metrics::Metric;
+use crate::metrics::{Measurement, Metric};
 use crate::targets::{Target, Targets};
 use serde::Serialize;
-
-/// One figure and its ceiling, as a scenario measured them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measurement {
-    /// The scenario.
-    pub scenario: &'static str,
-    /// The case.
-    pub case: String,
-    /// What was measured.
-    pub metric: Metric,
-    /// What the store did.
-    pub value: f64,
-    /// What the bare ring did in the same run; absent where it has no such figure.
-    pub ceiling: Option<f64>,
-}
 
 /// A measurement, judged.
 #[derive(Clone, Debug, PartialEq, Serialize)]

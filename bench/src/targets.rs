@@ -1,7 +1,6 @@
 //! Targets: what `bench/targets.toml` asks for, and whether a figure meets it.
 
-use crate::metrics::Metric;
-use crate::report::Measurement;
+use crate::metrics::{Measurement, Metric};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,6 @@
 //! A window: a short stretch of one side (the store or its ceiling), and what it comes to. Rounds: all windows of a case.
 
-use crate::metrics::Metric;
-use crate::report::Measurement;
+use crate::metrics::{Measurement, Metric};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;

@@ -26,9 +26,6 @@ const DISK_TOWERS: [&str; 3] = ["uring", "sim", "bare"];
 /// The one place outside the disk crate that needs `unsafe`: a global allocator that counts is an unsafe trait.
 const UNSAFE_BESIDE_THE_DISK: [&str; 1] = ["tests/tests/allocations.rs"];
 
-/// Imports that close a circle in the bench, to be taken out: a measurement belongs to the metrics, a part to the scenarios.
-const BENCH_CIRCLES: [(&str, &str); 2] = [("targets", "report"), ("scenario", "options")];
-
 const LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 
@@ -207,8 +204,7 @@ fn the_disk_crate_knows_no_engine_and_its_disks_do_not_know_each_other() {
 #[test]
 fn the_bench_imports_without_a_circle_and_nothing_imports_it() {
     if root().join("bench/src").is_dir() {
-        let is_known = |(from, to): &&(String, String)| BENCH_CIRCLES.contains(&(from.as_str(), to.as_str()));
-        assert_eq!(circle(imports("bench/src").keys().filter(|edge| !is_known(edge))), None);
+        assert_eq!(circle(imports("bench/src").keys()), None);
     }
     for source in ["engine", "tests"].into_iter().flat_map(sources) {
         assert!(!source.code().contains(concat!("strandline_", "bench")), "{} imports the bench", source.path);

@@ -6,8 +6,8 @@
 use super::{Context, Scenario};
 use crate::ceiling::AppendCeiling;
 use crate::error::BenchError;
+use crate::metrics::Measurement;
 use crate::noise::noise;
-use crate::report::Measurement;
 use crate::subject::{Subject, config};
 use crate::window::{Rounds, Window};
 use std::time::{Duration, Instant};

@@ -1,15 +1,16 @@
 //! Scenarios: what is measured, and how much of it.
 
 mod append_latency;
+mod part;
 mod read_cold;
 mod recovery;
 
 use crate::error::{BenchError, io};
 use crate::interrupt::Interrupt;
-use crate::options::Part;
+use crate::metrics::Measurement;
 use crate::progress::Progress;
-use crate::report::Measurement;
 use clap::ValueEnum;
+pub use part::Part;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

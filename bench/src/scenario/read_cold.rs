@@ -6,9 +6,9 @@
 use super::{Context, Scale, Scenario};
 use crate::ceiling::ReadCeiling;
 use crate::error::BenchError;
+use crate::metrics::Measurement;
 use crate::noise::noise;
 use crate::place::drop_cached;
-use crate::report::Measurement;
 use crate::subject::{Subject, config};
 use crate::window::{Rounds, Window};
 use std::ops::Range;

@@ -3,16 +3,15 @@
 //! Store: a child opens it, says how long that took, and is killed; nothing is ever closed in order. Ceiling: a bare ring
 //! that reads the same bytes of the same file, 1 MiB each, four in flight.
 
+use super::Part;
 use super::{Context, Plan, Scale, Scenario};
 use crate::ceiling::ReadCeiling;
 use crate::error::{BenchError, io};
 use crate::host;
 use crate::interrupt::Interrupt;
-use crate::metrics::Metric;
+use crate::metrics::{Measurement, Metric};
 use crate::noise::noise;
-use crate::options::Part;
 use crate::place::drop_cached;
-use crate::report::Measurement;
 use crate::subject::{Subject, config};
 use crate::window::{Figures, Rounds, Window, mib};
 use serde::{Deserialize, Serialize};
