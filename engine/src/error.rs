@@ -49,7 +49,9 @@ pub enum OpenError {
     )]
     ManifestLost,
     /// The manifest does not fit its files any more.
-    #[error("the manifest needs {needed} bytes and a region has {room}: raise manifest_bytes")]
+    #[error(
+        "the manifest needs {needed} bytes and a region has {room}: the size was set by manifest_bytes when the store was made"
+    )]
     ManifestFull {
         /// Bytes of the snapshot.
         needed: u64,
@@ -159,7 +161,7 @@ pub enum AppendError {
     #[error("the store is closed")]
     Closed,
     /// The shard's thread died; open the store again.
-    #[error("the shard's thread ended by a panic: open the store again")]
+    #[error("the shard's thread ended (a panic, or its ring failed): open the store again")]
     ShardGone,
 }
 
@@ -216,7 +218,7 @@ pub enum ReadError {
     #[error("the store is closed")]
     Closed,
     /// The shard's thread died; open the store again.
-    #[error("the shard's thread ended by a panic: open the store again")]
+    #[error("the shard's thread ended (a panic, or its ring failed): open the store again")]
     ShardGone,
 }
 
@@ -233,7 +235,9 @@ pub enum LogError {
     #[error("the manifest could not be written: {0}; open the store again")]
     Manifest(DiskError),
     /// The manifest does not fit its files any more.
-    #[error("the manifest needs {needed} bytes and a region has {room}: raise manifest_bytes")]
+    #[error(
+        "the manifest needs {needed} bytes and a region has {room}: the size was set by manifest_bytes when the store was made"
+    )]
     ManifestFull {
         /// Bytes of the snapshot.
         needed: u64,
@@ -252,7 +256,7 @@ pub enum LogError {
     #[error("the store is closed")]
     Closed,
     /// The shard's thread died; open the store again.
-    #[error("the shard's thread ended by a panic: open the store again")]
+    #[error("the shard's thread ended (a panic, or its ring failed): open the store again")]
     ShardGone,
 }
 

@@ -70,7 +70,12 @@ impl<T: Unanswered> Answer<T> {
         if let Some(place) = self.place.take() {
             // The place is empty: this side alone fills it, and only once.
             let _ = place.value.push(value);
-            place.waker.wake();
+            // Lets go of the place before it wakes anybody, so that whoever is woken can use it again.
+            let waker = place.waker.take();
+            drop(place);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
     }
 }
@@ -95,8 +100,9 @@ impl<T> Pending<T> {
     /// The answer, if it has come. After it was taken once this says `None` for ever.
     pub fn try_take(&mut self) -> Option<T> {
         let value = self.place.value.pop()?;
-        if let Some(home) = self.home.take() {
-            // The answering side may still be about to wake this place; its next user then wakes once in vain.
+        // A place is used again only when the answering side has let go of it: its wake could otherwise take the waker of the next
+        // user, whose callback would then never run.
+        if let Some(home) = self.home.take().filter(|_| Arc::get_mut(&mut self.place).is_some()) {
             let _ = home.0.push(self.place.clone());
         }
         Some(value)
@@ -253,5 +259,20 @@ mod tests {
         answer.give(5u32);
         let (_answer, mut pending) = places.pair();
         assert_eq!(pending.try_take(), None, "a place whose answer nobody took is not used again");
+    }
+
+    #[test]
+    fn a_place_is_not_used_again_while_its_answering_side_still_holds_it() {
+        let places = Places::<u32>::new(4);
+        let (answer, mut pending) = places.pair();
+        let held = answer.place.clone();
+        answer.give(1);
+        assert_eq!(pending.try_take(), Some(1));
+        assert_eq!(places.0.len(), 0, "a late wake of it would take the next user's waker");
+        drop(held);
+        let (answer, mut pending) = places.pair();
+        answer.give(2);
+        assert_eq!(pending.try_take(), Some(2));
+        assert_eq!(places.0.len(), 1);
     }
 }

@@ -149,10 +149,10 @@ impl Cost {
         self.enters as f64 / self.commits as f64
     }
 
-    /// The system calls that these commits may have made: two each, and one for each half millisecond that a write takes, when the
-    /// shard looks whether another log was asked for something.
+    /// The system calls that these commits may have made: two each, and one for each 5 ms that a write takes, when the shard
+    /// looks whether another log was asked for something.
     fn enters_allowed(&self) -> f64 {
-        2.02 * self.commits as f64 + self.took.as_secs_f64() * 2_000.0
+        2.02 * self.commits as f64 + self.took.as_secs_f64() * 200.0
     }
 }
 

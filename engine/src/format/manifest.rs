@@ -33,6 +33,8 @@ pub struct RegionHeader {
     pub store: StoreId,
     /// Of the two regions of a copy, the one with the larger sequence is in force.
     pub sequence: u64,
+    /// How long each region of this manifest is, in bytes: what the file's length says only while the file is whole.
+    pub region_bytes: u64,
 }
 
 impl RegionHeader {
@@ -42,6 +44,7 @@ impl RegionHeader {
         block::encode(Magic::ManifestRegion, |writer| {
             writer.u128(self.store.0);
             writer.u64(self.sequence);
+            writer.u64(self.region_bytes);
         })
     }
 
@@ -53,8 +56,9 @@ impl RegionHeader {
         let mut reader = block::decode(Magic::ManifestRegion, bytes)?;
         let store = StoreId(reader.u128().ok_or(BlockError::Field("store"))?);
         let sequence = reader.u64().ok_or(BlockError::Field("sequence"))?;
+        let region_bytes = reader.u64().ok_or(BlockError::Field("region bytes"))?;
         nothing_left(reader)?;
-        Ok(RegionHeader { store, sequence })
+        Ok(RegionHeader { store, sequence, region_bytes })
     }
 }
 
@@ -272,8 +276,9 @@ mod tests {
         put(&mut block, 12, 1_u32.to_le_bytes());
         put(&mut block, 16, PLACE.store.0.to_le_bytes());
         put(&mut block, 32, PLACE.sequence.to_le_bytes());
+        put(&mut block, 40, 8192_u64.to_le_bytes());
         sign_block(&mut block);
-        let header = RegionHeader { store: PLACE.store, sequence: PLACE.sequence };
+        let header = RegionHeader { store: PLACE.store, sequence: PLACE.sequence, region_bytes: 8192 };
         assert_eq!(header.encode(), block);
         assert_eq!(RegionHeader::decode(&block), Ok(header));
         for_every_flip(&block, 0..4096, |bit, block| assert!(RegionHeader::decode(block).is_err(), "bit {bit}"));

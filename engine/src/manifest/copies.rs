@@ -16,10 +16,10 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Takes two open files of `manifest_bytes` each.
+    /// Takes two open files with two regions of `region_bytes` each.
     #[must_use]
-    pub fn new(files: [File; 2], manifest_bytes: u64) -> Copies {
-        Copies { files, region_bytes: manifest_bytes / 2 }
+    pub fn new(files: [File; 2], region_bytes: u64) -> Copies {
+        Copies { files, region_bytes }
     }
 
     /// Bytes of one region.
@@ -80,7 +80,7 @@ impl Copies {
         transfer::sync(disk, &self.files[0]).await?;
         transfer::sync(disk, &self.files[1]).await?;
         let mut buffer = transfer::take_buffer(disk, BLOCK).await;
-        buffer.copy_from_slice(&RegionHeader { store, sequence }.encode());
+        buffer.copy_from_slice(&RegionHeader { store, sequence, region_bytes: self.region_bytes }.encode());
         self.write_durably(disk, sequence, Position(0), buffer).await.1
     }
 

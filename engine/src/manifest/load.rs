@@ -10,6 +10,9 @@ use crate::format::manifest::RegionHeader;
 use crate::id::StoreId;
 use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, File, Name, OpenFile, Position, transfer};
 
+/// The largest region that is believed, in bytes: half of the largest `manifest_bytes`.
+const REGION_BYTES_MAX: u64 = 1 << 29;
+
 /// The names of the copies.
 const COPIES: [&str; 2] = ["a", "b"];
 
@@ -36,7 +39,7 @@ pub async fn create<D: Disk>(
     for copy in COPIES {
         files.push(make_copy(disk, directory, copy, config.manifest_bytes).await?);
     }
-    let copies = Copies::new([files[0].clone(), files[1].clone()], config.manifest_bytes);
+    let copies = Copies::new([files[0].clone(), files[1].clone()], config.manifest_bytes / 2);
     let page = page::Page::snapshot(store, 1, &State::default());
     copies.turn_page(disk, store, 1, &page.bytes).await?;
     transfer::sync_directory(disk, directory).await?;
@@ -68,29 +71,24 @@ fn copy_name(copy: &str) -> Name {
     Name::new(copy).expect("a copy's name is a plain one")
 }
 
-/// Reads the manifest of `store`. A copy that is missing is made again from the other when the page is turned.
+/// Reads the manifest of `store`. A copy that is missing or cut short is made again, after the other has been read.
 ///
 /// # Errors
 /// [`OpenError::ManifestLost`], [`OpenError::ManifestDamaged`], [`OpenError::ManifestContradiction`], or a disk error.
-pub async fn load<D: Disk>(
-    disk: &D,
-    directory: &Directory,
-    config: &CheckedConfig,
-    store: StoreId,
-) -> Result<Loaded<D>, OpenError> {
+pub async fn load<D: Disk>(disk: &D, directory: &Directory, store: StoreId) -> Result<Loaded<D>, OpenError> {
     let mut damage = Vec::new();
-    let mut files = Vec::new();
-    for copy in COPIES {
-        files.push(open_copy(disk, directory, copy, config.manifest_bytes, &mut damage).await?);
-    }
-    let bytes = files.iter().map(File::length).max().unwrap_or(config.manifest_bytes);
-    let copies = Copies::new([files[0].clone(), files[1].clone()], bytes);
+    let found = [open_copy(disk, directory, COPIES[0]).await?, open_copy(disk, directory, COPIES[1]).await?];
+    // While one is missing the other stands in for it; it is not read twice.
+    let first = found.iter().flatten().next().ok_or(OpenError::ManifestLost)?.clone();
+    let files = found.clone().map(|file| file.unwrap_or_else(|| first.clone()));
+    let region_bytes = region_bytes(disk, &files, store).await?;
+    let copies = Copies::new(files.clone(), region_bytes);
     let in_force = in_force(disk, &copies, store).await?;
     let sequence = in_force.iter().flatten().max().copied().ok_or(OpenError::ManifestLost)?;
     let mut regions = [Vec::new(), Vec::new()];
-    for (copy, region) in regions.iter_mut().enumerate() {
+    for (copy, region) in regions.iter_mut().enumerate().filter(|(copy, _)| found[*copy].is_some()) {
         match in_force[copy] {
-            Some(found) if found == sequence => *region = copies.read_region(disk, copy, sequence % 2).await?,
+            Some(newest) if newest == sequence => *region = copies.read_region(disk, copy, sequence % 2).await?,
             Some(_) => {} // It was behind when the process died in the middle of turning the page.
             None => {
                 damage.push(format!("manifest/{} has no page that verifies; the other copy was used", COPIES[copy]))
@@ -104,27 +102,58 @@ pub async fn load<D: Disk>(
     damage.extend(merged.damage.iter().map(|(copy, position)| {
         format!("manifest/{} is damaged at {position} of its region; the other copy was used", COPIES[*copy])
     }));
+    let files = [
+        whole_copy(disk, directory, COPIES[0], &found[0], region_bytes, &mut damage).await?,
+        whole_copy(disk, directory, COPIES[1], &found[1], region_bytes, &mut damage).await?,
+    ];
+    let copies = Copies::new(files, region_bytes);
     Ok(Loaded { manifest: Manifest::new(disk.clone(), copies, store, sequence, merged.state), damage })
 }
 
-async fn open_copy<D: Disk>(
+async fn open_copy<D: Disk>(disk: &D, directory: &Directory, copy: &str) -> Result<Option<File>, DiskError> {
+    match transfer::open(disk, directory, &copy_name(copy), OpenFile::Existing, Access::Auto).await {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The copy as it was found, or made again where it is missing or shorter than its two regions. What the other copy says has been read
+/// by now, and is written to both when the page is turned.
+async fn whole_copy<D: Disk>(
     disk: &D,
     directory: &Directory,
     copy: &str,
-    bytes: u64,
+    found: &Option<File>,
+    region_bytes: u64,
     damage: &mut Vec<String>,
 ) -> Result<File, DiskError> {
-    match transfer::open(disk, directory, &copy_name(copy), OpenFile::Existing, Access::Auto).await {
-        Ok(file) if file.length() >= 4 * BLOCK as u64 => return Ok(file),
-        Ok(_) => damage.push(format!("manifest/{copy} is truncated; it is made again from the other copy")),
-        Err(error) if error.is_absent() => {
-            damage.push(format!("manifest/{copy} is missing; it is made again from the other copy"));
-        }
-        Err(error) => return Err(error),
-    }
-    let file = make_copy(disk, directory, copy, bytes).await?;
+    let what = match found {
+        Some(file) if file.length() >= 2 * region_bytes => return Ok(file.clone()),
+        Some(_) => "truncated",
+        None => "missing",
+    };
+    damage.push(format!("manifest/{copy} is {what}; it is made again from the other copy"));
+    let file = make_copy(disk, directory, copy, 2 * region_bytes).await?;
     transfer::sync_directory(disk, directory).await?;
     Ok(file)
+}
+
+/// How long a region is: the header at the front of a copy says so, once the first page was turned; before that the length of the files does.
+async fn region_bytes<D: Disk>(disk: &D, files: &[File; 2], store: StoreId) -> Result<u64, DiskError> {
+    let by_length = files.iter().map(File::length).max().unwrap_or_default() / 2;
+    let copies = Copies::new(files.clone(), by_length);
+    for copy in 0..2 {
+        let block = copies.read_header(disk, copy, 0).await?;
+        if let Ok(header) = RegionHeader::decode(&block)
+            && header.store == store
+            && header.region_bytes.is_multiple_of(BLOCK as u64)
+            && header.region_bytes <= REGION_BYTES_MAX
+        {
+            return Ok(header.region_bytes);
+        }
+    }
+    Ok(by_length / BLOCK as u64 * BLOCK as u64)
 }
 
 /// For each copy the larger sequence of its two regions that has a valid header.

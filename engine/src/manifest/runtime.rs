@@ -22,8 +22,13 @@ pub enum ManifestError {
     /// The disk failed; the manifest takes no edits until the store is opened again.
     #[error("the manifest could not be written: {0}")]
     Disk(DiskError),
+    /// An earlier write had failed; this edit did not touch the disk.
+    #[error("the manifest takes no edits since it could not be written: {0}")]
+    Latched(DiskError),
     /// The snapshot does not fit a region any more.
-    #[error("the manifest needs {needed} bytes and a region has {room}: raise manifest_bytes")]
+    #[error(
+        "the manifest needs {needed} bytes and a region has {room}: the size was set by manifest_bytes when the store was made"
+    )]
     Full {
         /// Bytes of the snapshot.
         needed: u64,
@@ -65,7 +70,7 @@ pub struct Manifest<D> {
     reserved: usize,
     edits: Edits,
     in_commit: Vec<oneshot::Sender<EditAnswer>>,
-    latched: Option<ManifestError>,
+    latched: Option<DiskError>,
 }
 
 impl<D> std::fmt::Debug for Manifest<D> {
@@ -124,7 +129,8 @@ impl<D: Disk> Manifest<D> {
         if !self.in_commit.is_empty() || self.edits.0.borrow().is_empty() {
             return None;
         }
-        if let Some(error) = &self.latched {
+        if let Some(source) = &self.latched {
+            let error = ManifestError::Latched(source.clone());
             self.edits.0.borrow_mut().drain(..).for_each(|submitted| drop(submitted.answer.send(Err(error.clone()))));
             return None;
         }
@@ -153,10 +159,10 @@ impl<D: Disk> Manifest<D> {
         if let Some((buffer, at, end)) = commit.appended {
             self.tail.advance(&buffer, at, end);
         }
-        let answer = commit.result.map_err(ManifestError::Disk);
-        if let Err(error) = &answer {
-            self.latched = Some(error.clone());
+        if let Err(source) = &commit.result {
+            self.latched = Some(source.clone());
         }
+        let answer = commit.result.map_err(ManifestError::Disk);
         self.in_commit.drain(..).for_each(|waiting| drop(waiting.send(answer.clone())));
     }
 

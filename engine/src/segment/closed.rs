@@ -30,8 +30,6 @@ pub struct Closed {
     pub end: Offset,
     /// When it took its first record, wall ms.
     pub opened_at_ms: u64,
-    /// Whether the manifest was told that it had been live.
-    pub announced: bool,
     /// Whether it has its footer.
     pub sealed: bool,
     /// Its file and index, once it was opened.

@@ -232,7 +232,8 @@ impl Chain {
     /// False when this is the end.
     fn step_over(&mut self, stop: &Stop, later: &[FoundBatch], end: Option<Offset>) -> bool {
         let follows = |found: &FoundBatch| found.header.first >= self.next && found.header.life >= self.life;
-        let valid = later.iter().filter(|found| found.payload_ok && follows(found));
+        let within = |found: &FoundBatch| end.is_none_or(|end| found.header.end <= end);
+        let valid = later.iter().filter(|found| found.payload_ok && follows(found) && within(found));
         let proof = valid.clone().map(|found| found.header.durable_to).max().max(end);
         if proof.is_none_or(|durable_to| durable_to <= self.next) {
             return false;

@@ -48,28 +48,27 @@ pub async fn open<D: Disk>(
     let store = manifest::identity::identify(&disk, &config).await?;
     let name = Name::new(layout::MANIFEST_DIRECTORY).expect("a plain name");
     let directory = transfer::open_directory(&disk, &disk.root(), &name).await?;
-    let loaded = manifest::load::load(&disk, &directory, &config, store).await?;
+    let loaded = manifest::load::load(&disk, &directory, store).await?;
     let mut manifest = loaded.manifest;
     let life = Life(manifest.state().life.0 + 1);
     let mut report = OpenReport { warnings: loaded.damage, ..OpenReport::default() };
     report.strays = strays(&disk, &manifest)?;
 
     // Durable before anything is written: two lives never write batches with the same number.
-    edit(&mut manifest, vec![Edit::Opened { life }]).await?;
+    edit(&mut manifest, [vec![Edit::Opened { life }]]).await?;
     let mut logs: Vec<Log<Admitted>> = Vec::new();
     let mut edits = Vec::new();
     let mut unsealed: Vec<(LogNumber, Seq)> = Vec::new();
     for (id, record) in manifest.state().logs.clone() {
         let mut recovery = Recovery { disk: &disk, config: &config, life, store, epoch: Epoch(0), report: &mut report };
         let Recovered { log, edits: of_log, unsealed: of_segments } = recovery.recover(&id, &record).await;
-        edits.extend(of_log);
+        edits.push(of_log);
         unsealed.extend(of_segments.into_iter().map(|segment| (LogNumber(logs.len()), segment)));
         logs.push(log);
     }
-    if !edits.is_empty() {
-        // Durable before the first append: what was adopted or fenced stays so.
-        edit(&mut manifest, edits).await?;
-    }
+    // Durable before the first append: what was adopted or fenced stays so. Each log for itself, since only the edits of one log
+    // belong together, and those of all of them may not fit one frame.
+    edit(&mut manifest, edits).await?;
     report.logs = logs.len();
     report.took = Duration::from_nanos(disk.now().boot_ns.saturating_sub(started_ns));
     let mut shard = Shard::new(disk, config, queue, store, life, manifest, logs);
@@ -79,17 +78,28 @@ pub async fn open<D: Disk>(
     Ok((shard, report))
 }
 
-/// Makes edits durable while no shard runs yet.
-async fn edit<D: Disk>(manifest: &mut Manifest<D>, edits: Vec<Edit>) -> Result<(), OpenError> {
-    let durable = manifest.edits().submit(edits);
-    while let Some(commit) = manifest.stage() {
-        let commit = commit.await;
-        manifest.settle(commit);
+/// Makes groups of edits durable while no shard runs yet.
+async fn edit<D: Disk>(
+    manifest: &mut Manifest<D>,
+    groups: impl IntoIterator<Item = Vec<Edit>>,
+) -> Result<(), OpenError> {
+    let edits = manifest.edits();
+    let groups = groups.into_iter().filter(|group| !group.is_empty());
+    let durable: Vec<_> = groups.map(|group| edits.submit(group)).collect();
+    // A group that does not fit is refused without a commit; those behind it still have their turn.
+    while manifest.is_busy() {
+        if let Some(commit) = manifest.stage() {
+            let commit = commit.await;
+            manifest.settle(commit);
+        }
     }
-    durable.await.map_err(|error| match error {
-        ManifestError::Disk(source) => OpenError::Disk(source),
-        ManifestError::Full { needed, room } => OpenError::ManifestFull { needed, room },
-    })
+    for durable in durable {
+        durable.await.map_err(|error| match error {
+            ManifestError::Disk(source) | ManifestError::Latched(source) => OpenError::Disk(source),
+            ManifestError::Full { needed, room } => OpenError::ManifestFull { needed, room },
+        })?;
+    }
+    Ok(())
 }
 
 /// Directories that read as segments and that the manifest does not know.

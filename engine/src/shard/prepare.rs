@@ -5,7 +5,7 @@
 
 use super::command::LogNumber;
 use super::shard::{Event, Shard};
-use super::stage::RETRY_NS;
+use super::stage::PREPARE_RETRY_NS;
 use crate::config::{CheckedConfig, Preallocate, sabotaged};
 use crate::format::manifest::Edit;
 use crate::format::segment::{SegmentHeader, SegmentState};
@@ -71,7 +71,7 @@ impl<D: Disk> Shard<D> {
                 making.want(fill_wanted(used as u32), active.mean_commit_bytes() * COMMITS_A_BURST)
             }
             Successor::None => self.prepare(number, Urgency::Paced),
-            Successor::Failed(_, at_ns) if self.now.boot_ns.saturating_sub(*at_ns) >= 10 * RETRY_NS => {
+            Successor::Failed(_, at_ns) if self.now.boot_ns.saturating_sub(*at_ns) >= 10 * PREPARE_RETRY_NS => {
                 self.prepare(number, Urgency::Paced);
             }
             Successor::Ready(_) | Successor::Failed(..) => {}

@@ -277,7 +277,8 @@ impl Plan {
         let batches = good.map(|(at, header, payload)| StoredBatch::verified(at, header, window.clone(), payload));
         let mut read = ReadBatches { batches: batches.collect(), next };
         let (mut at, mut bytes) = (walk.at, walk.bytes);
-        let cut = to < self.to;
+        // A window that is shorter than it should be ends at the end of the file, and nothing comes behind it.
+        let cut = to < self.to && window.len() as u64 == to.since(self.from);
         while at < to && bytes < self.bytes {
             let start = at.since(self.from) as usize;
             let rest = window.get(start..).unwrap_or_default();

@@ -233,7 +233,6 @@ impl<D: Disk> Recovery<'_, D> {
             base: opening.base,
             end: opening.base,
             opened_at_ms: opening.opened_at_ms,
-            announced: true,
             sealed: false,
             loaded: None,
         };

@@ -27,7 +27,9 @@ impl<D: Disk> Shard<D> {
             Event::Read(read) => self.settle_read(*read),
             Event::LogMade { log, result } => match result {
                 Ok(()) => self.add_log(log),
-                Err(ManifestError::Disk(source)) => self.answer_makers(&log, &Err(LogError::Manifest(source))),
+                Err(ManifestError::Disk(source) | ManifestError::Latched(source)) => {
+                    self.answer_makers(&log, &Err(LogError::Manifest(source)))
+                }
                 Err(ManifestError::Full { needed, room }) => {
                     self.answer_makers(&log, &Err(LogError::ManifestFull { needed, room }));
                 }
@@ -88,6 +90,13 @@ impl<D: Disk> Shard<D> {
         }
     }
 
+    /// Only the failure itself takes anything along: what a latched manifest refuses later never reached the disk.
+    fn latch_what_the_manifest_took_along(&mut self, error: &ManifestError) {
+        if let ManifestError::Disk(source) = error {
+            self.latch_what_a_flush_took_along(source);
+        }
+    }
+
     fn fail(&mut self, number: LogNumber, staged: Vec<Staged>, latch: &Latch) {
         let log = &mut self.logs[number.0];
         let failed = AppendError::Failed { log: log.id.clone(), latch: Box::new(latch.clone()) };
@@ -140,9 +149,8 @@ impl<D: Disk> Shard<D> {
             }
             Err(PrepareError::Manifest(error)) => {
                 tracing::warn!(log = %log.id, %error, "the manifest did not take the next segment");
-                let source = manifest_as_disk_error(error);
-                log.successor = Successor::Failed(source.clone(), self.now.boot_ns);
-                self.latch_what_a_flush_took_along(&source);
+                log.successor = Successor::Failed(as_disk_error(&error), self.now.boot_ns);
+                self.latch_what_the_manifest_took_along(&error);
             }
             Err(PrepareError::Exhausted) => {
                 log.successor = Successor::None;
@@ -185,28 +193,17 @@ impl<D: Disk> Shard<D> {
             last_store_time_ms: footer.last_store_time_ms,
             sealed_at_ms: footer.sealed_at_ms,
         };
-        // The manifest can seal only what it knows to be live. That edit was handed in before, or goes first here.
-        let result = self.unannounced(number, segment);
-        self.seals_in_work += 1;
+        // The manifest can seal only what it knows to be live: that edit was handed in when the segment's first commit was settled.
         self.spawn(async move {
             let result = match seal::seal(&disk, &loaded.file, size, &loaded.index, footer).await {
-                Ok(()) => edits.submit(result.into_iter().chain([edit]).collect()).await,
+                Ok(()) => edits.submit(vec![edit]).await,
                 Err(source) => Err(ManifestError::Disk(source)),
             };
             Event::Sealed { log: number, segment, result }
         });
     }
 
-    /// The edit that says that a closed segment had been live, where the manifest was not told yet.
-    fn unannounced(&self, number: LogNumber, segment: Seq) -> Option<Edit> {
-        let log = &self.logs[number.0];
-        let closed = log.closed.iter().find(|closed| closed.id.seq == segment)?;
-        let told = closed.announced;
-        (!told).then(|| Edit::Live { segment: closed.id.clone(), base: closed.base, opened_at_ms: closed.opened_at_ms })
-    }
-
     fn settle_sealed(&mut self, number: LogNumber, segment: Seq, result: Result<(), ManifestError>) {
-        self.seals_in_work -= 1;
         let log = &mut self.logs[number.0];
         let Some(closed) = log.closed.iter_mut().find(|closed| closed.id.seq == segment) else { return };
         match result {
@@ -217,9 +214,8 @@ impl<D: Disk> Shard<D> {
             Err(error) => {
                 // The data is durable and readable; the next open seals the segment.
                 tracing::warn!(segment = %closed.id, %error, "sealing failed");
-                let source = manifest_as_disk_error(error);
-                self.latch_what_a_flush_took_along(&source);
-                self.unclean.push(source);
+                self.unclean.push(as_disk_error(&error));
+                self.latch_what_the_manifest_took_along(&error);
             }
         }
     }
@@ -228,9 +224,8 @@ impl<D: Disk> Shard<D> {
         if let Err(error) = result {
             // Recovery adopts the segment by its header block, so appends go on; the next roll will be refused.
             tracing::warn!(log = %self.logs[number.0].id, %error, "the manifest was not told of a roll");
-            let source = manifest_as_disk_error(error);
-            self.latch_what_a_flush_took_along(&source);
-            self.unclean.push(source);
+            self.unclean.push(as_disk_error(&error));
+            self.latch_what_the_manifest_took_along(&error);
         }
     }
 
@@ -242,9 +237,9 @@ impl<D: Disk> Shard<D> {
 }
 
 /// A manifest that is full is reported as a full disk: both end when there is more room.
-fn manifest_as_disk_error(error: ManifestError) -> DiskError {
+fn as_disk_error(error: &ManifestError) -> DiskError {
     match error {
-        ManifestError::Disk(source) => source,
+        ManifestError::Disk(source) | ManifestError::Latched(source) => source.clone(),
         ManifestError::Full { .. } => {
             DiskError::new(strandline_disk::Verb::Write, "manifest", strandline_disk::Errno::NOSPC)
         }

@@ -14,7 +14,7 @@ use crate::manifest::{Manifest, ManifestCommit, ManifestError};
 use crate::pending::Answer;
 use crate::segment::active::PreparedFile;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use strandline_disk::{Disk, DiskError, Now, Wait};
 const DEAF_NS: u64 = 5_000_000;
 
 /// A log that could not get its mark, for want of a buffer, is looked at again after so long, in nanoseconds.
-const RETRY_NS: u64 = 1_000_000;
+const MARK_RETRY_NS: u64 = 1_000_000;
 
 /// No append is taken by a log that has come so far: what is outstanding then still fits the number range.
 const OFFSET_MAX: Offset = Offset(1 << 62);
@@ -75,12 +75,11 @@ pub struct Shard<D: Disk> {
     /// Logs that have something to stage.
     pub(super) listed: VecDeque<LogNumber>,
     /// Logs that went idle, with the time at which they get their mark.
-    pub(super) resting: VecDeque<(u64, LogNumber)>,
+    pub(super) resting: BTreeSet<(u64, LogNumber)>,
     pub(super) idle_mark_after_ns: u64,
     /// Empty lists for commits, used again.
     pub(super) spare_lists: Vec<Vec<Staged>>,
     pub(super) commits_in_flight: usize,
-    pub(super) seals_in_work: usize,
     /// Callers are not listened for while a commit is in flight.
     deaf: bool,
     /// What could not be done cleanly, for the answer to `close`.
@@ -138,11 +137,10 @@ impl<D: Disk> Shard<D> {
             numbers,
             logs_in_making: BTreeMap::new(),
             listed: VecDeque::new(),
-            resting: VecDeque::new(),
+            resting: BTreeSet::new(),
             idle_mark_after_ns,
             spare_lists: Vec::new(),
             commits_in_flight: 0,
-            seals_in_work: 0,
             deaf: false,
             unclean: Vec::new(),
             now,
@@ -185,7 +183,7 @@ impl<D: Disk> Shard<D> {
             self.disk.turn(Wait::No)?;
             return Ok(Turned::Open);
         }
-        let mut deadline = self.resting.front().map_or(u64::MAX, |(due, _)| *due);
+        let mut deadline = self.resting.first().map_or(u64::MAX, |(due, _)| *due);
         let waiting = self.commits_in_flight > 0 || !self.listed.is_empty() || self.closing.is_some();
         if waiting {
             // Also a log that waits for a buffer: only a completion gives one back.
@@ -265,7 +263,8 @@ impl<D: Disk> Shard<D> {
         if let Some(waiting) = self.logs_in_making.get_mut(&log) {
             return waiting.push(answer);
         }
-        if self.logs.len() + self.logs_in_making.len() >= self.config.logs_max {
+        let to_come = self.logs_in_making.keys().filter(|log| !self.numbers.contains_key(log)).count();
+        if self.logs.len() + to_come >= self.config.logs_max {
             return answer.give(Err(LogError::TooManyLogs { limit: self.config.logs_max }));
         }
         self.logs_in_making.insert(log.clone(), vec![answer]);
@@ -314,11 +313,11 @@ impl<D: Disk> Shard<D> {
 
     /// Gives logs their mark that have rested long enough.
     fn mark_resting(&mut self) {
-        while let Some((due, number)) = self.resting.front().copied() {
+        while let Some((due, number)) = self.resting.first().copied() {
             if due > self.now.boot_ns && self.closing.is_none() {
                 return;
             }
-            self.resting.pop_front();
+            self.resting.pop_first();
             let log = &mut self.logs[number.0];
             log.resting = false;
             let rested = self.now.boot_ns.saturating_sub(log.settled_ns) >= self.idle_mark_after_ns;
@@ -337,7 +336,7 @@ impl<D: Disk> Shard<D> {
         if log.wants_mark() && !log.resting {
             log.resting = true;
             let rested = log.settled_ns.saturating_add(self.idle_mark_after_ns);
-            self.resting.push_back((rested.max(self.now.boot_ns.saturating_add(RETRY_NS)), number));
+            self.resting.insert((rested.max(self.now.boot_ns.saturating_add(MARK_RETRY_NS)), number));
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use strandline_disk::{Buffer, Disk, DiskError, Position, transfer};
 
 /// How long after a failure the next segment is not tried again, in nanoseconds: what needs it meanwhile is refused at once.
-pub(super) const RETRY_NS: u64 = 100_000_000;
+pub(super) const PREPARE_RETRY_NS: u64 = 100_000_000;
 
 /// One append in a commit.
 pub(super) struct Staged {
@@ -106,7 +106,7 @@ impl<D: Disk> Shard<D> {
                 log.successor = Successor::Making(making);
                 Err(Hold::Successor)
             }
-            Successor::Failed(source, at_ns) if self.now.boot_ns.saturating_sub(at_ns) < RETRY_NS => {
+            Successor::Failed(source, at_ns) if self.now.boot_ns.saturating_sub(at_ns) < PREPARE_RETRY_NS => {
                 let log_id = log.id.clone();
                 log.successor = Successor::Failed(source.clone(), at_ns);
                 let error = match source.is_full() {
@@ -270,7 +270,7 @@ pub(super) fn refuse_all(log: &mut Log<Admitted>, error: &AppendError) {
 
 /// The full segment, as one that takes no more appends.
 fn close(full: Active, end: Offset) -> Closed {
-    let (data_end, announced) = (full.durable_end(), full.announced);
+    let data_end = full.durable_end();
     let size = full.size;
     Closed {
         id: full.id,
@@ -281,7 +281,6 @@ fn close(full: Active, end: Offset) -> Closed {
         base: full.base,
         end,
         opened_at_ms: full.opened_at_ms,
-        announced,
         sealed: false,
         loaded: Some(Rc::new(Loaded {
             file: full.file,

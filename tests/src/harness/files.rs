@@ -100,7 +100,7 @@ fn state_of(world: &SimWorld, config: &CheckedConfig) -> Checked<State> {
         let store = identity::identify(&disk, config).await?;
         let name = Name::new(layout::MANIFEST_DIRECTORY).expect("a plain name");
         let directory = transfer::open_directory(&disk, &disk.root(), &name).await?;
-        load::load(&disk, &directory, config, store).await.map(|loaded| loaded.manifest.state().clone())
+        load::load(&disk, &directory, store).await.map(|loaded| loaded.manifest.state().clone())
     });
     drive(&disk, work).map_err(|error| Violation { promise: "the manifest can be read", seen: error.to_string() })
 }

@@ -29,7 +29,11 @@ fn store_with(root: &Path, edits: &[Edit]) {
     // An even sequence lives in the first half, and it is larger than what is there.
     let sequence = 1_000;
     let place = FramePlace { store, sequence, position: Position(4096) };
-    let region = [&RegionHeader { store, sequence }.encode()[..], &encode_frame(edits, 0, place)].concat();
+    let region = [
+        &RegionHeader { store, sequence, region_bytes: MANIFEST_BYTES / 2 }.encode()[..],
+        &encode_frame(edits, 0, place),
+    ]
+    .concat();
     assert!(region.len() as u64 <= MANIFEST_BYTES / 2, "{} bytes", region.len());
     for copy in ["manifest/a", "manifest/b"] {
         let file = OpenOptions::new().write(true).open(root.join(copy)).expect("a copy");

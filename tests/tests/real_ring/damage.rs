@@ -272,3 +272,48 @@ fn a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which() {
     let refused = refusal(|root| both(root, 4096 + 40));
     assert!(matches!(refused, OpenError::ManifestDamaged { .. }), "{refused}");
 }
+
+#[test]
+fn a_copy_that_is_made_again_under_a_larger_setting_never_rolls_the_manifest_back() {
+    for lost in ["manifest/a", "manifest/b"] {
+        let place = place();
+        filled(&small(place.path()), 20, 1_000);
+        let larger = Config { manifest_bytes: 256 << 10, ..small(place.path()) };
+        fs::remove_file(place.path().join(lost)).expect("a copy");
+        // Several opens, so that a page of either half is the newest once.
+        for round in 0..4 {
+            let store = open(larger.clone());
+            let log = log_of(&store, format!("later-{round}"));
+            append(&log, b"acknowledged");
+            assert_eq!(values(&log_of(&store, "rot")).len(), 20, "{lost} was lost, round {round}");
+            for earlier in 0..=round {
+                assert_eq!(values(&log_of(&store, format!("later-{earlier}"))), [b"acknowledged"], "round {round}");
+            }
+            store.close().expect("a clean close");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_open_is_an_error_and_no_endless_read() {
+    let place = place();
+    let config = small(place.path());
+    let store = open(config.clone());
+    let log = log_of(&store, "rot");
+    for number in 0..20 {
+        append(&log, &bytes_of(number, 1_000));
+    }
+    let file = OpenOptions::new().write(true).open(data_file(place.path(), 0)).expect("a file of ours");
+    file.set_len(8_192).expect("cut");
+    for offset in 0..20 {
+        for bytes in [1, 3_000, 100_000] {
+            match log.read(Offset(offset), bytes).wait() {
+                Ok(read) => assert_eq!(read.batches[0].first(), Offset(offset)),
+                Err(error) => assert!(matches!(error, ReadError::Corrupt { .. }), "{error}"),
+            }
+        }
+    }
+    let lost = log.read(Offset(19), 1).wait().expect_err("the last record is gone");
+    assert!(lost.to_string().contains("cannot be read"), "{lost}");
+    store.close().expect("a clean close");
+}
