@@ -195,7 +195,8 @@ pub fn begin<F: Future>(transfer: F) -> impl Future<Output = F::Output> {
     }
 }
 
-/// Lets the disk submit what was started, without waiting for anything: for tasks that have much to compute before they wait.
+/// Gives way once without waiting for anything, so that whoever drives this task can turn the disk: for tasks that have much to compute
+/// before they wait.
 pub async fn submit() {
     let mut waited = false;
     std::future::poll_fn(|context| {

@@ -277,7 +277,7 @@ async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: 
             next = next.plus(piece);
         }
         if std::mem::take(&mut started) {
-            // The disk works on while the pieces that are here are looked at.
+            // While the store opens, the disk works on while the pieces that are here are looked at.
             transfer::submit().await;
         }
         let Some((buffer, result)) = pieces.next().await else {

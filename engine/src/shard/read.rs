@@ -1,13 +1,14 @@
 //! Read: whole verified batches from an offset on, never past the durable end.
 
 use super::ahead::{Reader, Served};
-use super::command::{LogNumber, ReadAnswer};
+use super::command::{Admitted, LogNumber, ReadAnswer};
 use super::shard::{Event, Shard};
 use crate::batch::{ReadBytes, ReadMemory, StoredBatch};
 use crate::error::ReadError;
 use crate::format::batch::{BatchHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, verify_payload};
 use crate::format::scan::find_batches;
 use crate::id::{Offset, SegmentId, Seq, Uid};
+use crate::log::Log;
 use crate::log::locate::{Place, locate};
 use crate::segment::closed::{Closed, Loaded};
 use futures_util::stream::{FuturesOrdered, StreamExt};
@@ -18,6 +19,9 @@ use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
 
 /// How much is read at once, in bytes. Pieces of one read are in flight together.
 const PIECE: usize = 256 << 10;
+
+/// How many closed segments a shard keeps open: each costs a descriptor and its index.
+const LOADED_MAX: usize = 64;
 
 /// Whole batches, as they were appended.
 #[derive(Debug, Default)]
@@ -105,12 +109,8 @@ impl<D: Disk> Shard<D> {
 
     pub(super) fn settle_read(&mut self, done: ReadDone) {
         let ReadDone { log, offset, bytes, reader, loaded, result } = done;
-        let state = &mut self.logs[log.0];
         if let Some((segment, loaded)) = loaded {
-            let closed = state.closed.iter_mut().find(|closed| closed.id.seq == segment);
-            if let Some(closed) = closed.filter(|closed| closed.loaded.is_none() || loaded.surveyed) {
-                closed.loaded = Some(loaded);
-            }
+            self.keep_loaded(log, segment, loaded);
         }
         let answered = match reader {
             Some(reader) => Some((reader, result)),
@@ -118,6 +118,32 @@ impl<D: Disk> Shard<D> {
         };
         if let Some((reader, result)) = answered {
             self.answer_read(log, offset, bytes, reader, result);
+        }
+    }
+}
+
+impl<D: Disk> Shard<D> {
+    /// Keeps a closed segment open for the reads to come, and lets go of the one that was opened longest ago when there are too many.
+    fn keep_loaded(&mut self, log: LogNumber, segment: Seq, loaded: Rc<Loaded>) {
+        let find = |logs: &[Log<Admitted>], log: LogNumber, segment: Seq| {
+            logs[log.0].closed.iter().position(|closed| closed.id.seq == segment)
+        };
+        let Some(place) = find(&self.logs, log, segment) else { return };
+        let closed = &mut self.logs[log.0].closed[place];
+        if closed.loaded.is_none() {
+            self.loaded.push_back((log, segment));
+        } else if !loaded.surveyed {
+            return;
+        }
+        closed.loaded = Some(loaded);
+        if self.loaded.len() <= LOADED_MAX {
+            return;
+        }
+        // A read that is under way keeps its own hold of it.
+        if let Some((log, segment)) = self.loaded.pop_front()
+            && let Some(place) = find(&self.logs, log, segment)
+        {
+            self.logs[log.0].closed[place].loaded = None;
         }
     }
 }

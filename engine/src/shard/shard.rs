@@ -79,6 +79,8 @@ pub struct Shard<D: Disk> {
     pub(super) idle_mark_after_ns: u64,
     /// Empty lists for commits, used again.
     pub(super) spare_lists: Vec<Vec<Staged>>,
+    /// Closed segments that were opened for reads, the longest open first.
+    pub(super) loaded: VecDeque<(LogNumber, Seq)>,
     pub(super) commits_in_flight: usize,
     /// Callers are not listened for while a commit is in flight.
     deaf: bool,
@@ -140,6 +142,7 @@ impl<D: Disk> Shard<D> {
             resting: BTreeSet::new(),
             idle_mark_after_ns,
             spare_lists: Vec::new(),
+            loaded: VecDeque::new(),
             commits_in_flight: 0,
             deaf: false,
             unclean: Vec::new(),

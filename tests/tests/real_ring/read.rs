@@ -96,3 +96,25 @@ fn many_reads_at_once_beside_appends_all_see_whole_batches() {
         }
     });
 }
+
+#[test]
+fn reading_many_segments_keeps_only_some_of_them_open() {
+    let place = place();
+    let store = open(small(place.path()));
+    let log = log_of(&store, "many");
+    let mut end = Offset(0);
+    while store.counters().rolls < 100 {
+        end = append(&log, &bytes_of(end.0, 8_000)).end;
+    }
+    let descriptors = || std::fs::read_dir("/proc/self/fd").expect("descriptors").count();
+    let before = descriptors();
+    for _ in 0..2 {
+        let mut next = Offset(0);
+        while next < end {
+            next = log.read(next, 100_000).wait().expect("a read").next;
+        }
+    }
+    // Other tests of this process open and close files meanwhile.
+    assert!(descriptors() < before + 64 + 30, "{} before, {} now", before, descriptors());
+    store.close().expect("a clean close");
+}
