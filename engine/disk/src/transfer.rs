@@ -223,3 +223,14 @@ pub async fn take_buffer<D: Disk>(disk: &D, length: usize) -> Buffer {
         let _ = sleep(disk, Duration::from_micros(500)).await;
     }
 }
+
+/// Takes a buffer that holds `bytes`, and zeros behind them up to the block boundary.
+///
+/// # Panics
+/// As [`take_buffer`].
+pub async fn buffer_of<D: Disk>(disk: &D, bytes: &[u8]) -> Buffer {
+    let mut buffer = take_buffer(disk, bytes.len().next_multiple_of(BLOCK)).await;
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    buffer[bytes.len()..].fill(0);
+    buffer
+}

@@ -45,7 +45,8 @@ impl Copies {
         buffer: Buffer,
     ) -> (Buffer, Result<(), DiskError>) {
         let position = self.region(sequence).plus(at.0 as usize);
-        let twin = twin(disk, &buffer).await;
+        // One buffer cannot be in two operations.
+        let twin = transfer::buffer_of(disk, &buffer).await;
         let one = transfer::write(disk, &self.files[0], buffer, position, true);
         let two = transfer::write(disk, &self.files[1], twin, position, true);
         // Without durable writes here an acknowledged edit could vanish, and with it the segment that it names.
@@ -66,9 +67,7 @@ impl Copies {
     ) -> Result<(), DiskError> {
         let start = self.region(sequence);
         for (number, piece) in frames.chunks(PIECE).enumerate() {
-            let mut buffer = transfer::take_buffer(disk, piece.len().next_multiple_of(BLOCK)).await;
-            buffer[..piece.len()].copy_from_slice(piece);
-            buffer[piece.len()..].fill(0);
+            let mut buffer = transfer::buffer_of(disk, piece).await;
             let at = start.plus(BLOCK + number * PIECE);
             for file in &self.files {
                 let (back, result) = transfer::write(disk, file, buffer, at, false).await;
@@ -79,8 +78,9 @@ impl Copies {
         // Without these syncs the header below could be durable before the snapshot that it promises.
         transfer::sync(disk, &self.files[0]).await?;
         transfer::sync(disk, &self.files[1]).await?;
-        let mut buffer = transfer::take_buffer(disk, BLOCK).await;
-        buffer.copy_from_slice(&RegionHeader { store, sequence, region_bytes: self.region_bytes }.encode());
+        let buffer =
+            transfer::buffer_of(disk, &RegionHeader { store, sequence, region_bytes: self.region_bytes }.encode())
+                .await;
         self.write_durably(disk, sequence, Position(0), buffer).await.1
     }
 
@@ -113,11 +113,4 @@ impl Copies {
         let (buffer, result) = transfer::read(disk, &self.files[copy], buffer, self.region(half)).await;
         Ok(buffer[..result?].to_vec())
     }
-}
-
-/// A second buffer with the same bytes: one buffer cannot be in two operations.
-async fn twin<D: Disk>(disk: &D, buffer: &Buffer) -> Buffer {
-    let mut twin = transfer::take_buffer(disk, buffer.len()).await;
-    twin.copy_from_slice(buffer);
-    twin
 }

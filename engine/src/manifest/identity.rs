@@ -86,8 +86,7 @@ async fn read_block<D: Disk>(disk: &D, file: &File) -> Result<Vec<u8>, DiskError
 }
 
 async fn write_block<D: Disk>(disk: &D, file: &File, block: &[u8; BLOCK]) -> Result<(), DiskError> {
-    let mut buffer = transfer::take_buffer(disk, BLOCK).await;
-    buffer.copy_from_slice(block);
+    let buffer = transfer::buffer_of(disk, block).await;
     transfer::write(disk, file, buffer, Position(0), false).await.1?;
     // The block and the file's length, before anything refers to it.
     transfer::sync(disk, file).await

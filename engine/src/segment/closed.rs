@@ -6,10 +6,7 @@ use crate::format::segment::SegmentFooter;
 use crate::id::{Generation, Offset, SegmentId, Uid};
 use crate::layout;
 use std::rc::Rc;
-use strandline_disk::{Access, BLOCK, Disk, DiskError, File, OpenFile, Position, transfer};
-
-/// How much of an index is read at once, in bytes.
-const INDEX_PIECE: usize = 256 << 10;
+use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, File, OpenFile, Position, transfer};
 
 /// A segment that takes no more appends.
 #[derive(Clone, Debug)]
@@ -74,9 +71,7 @@ impl Closed {
     /// # Errors
     /// What the disk answered.
     pub async fn load<D: Disk>(&self, disk: &D) -> Result<Loaded, DiskError> {
-        let directory = transfer::open_directory(disk, &disk.root(), &layout::directory_name(&self.id)).await?;
-        let name = layout::data_file_name(self.generation);
-        let file = transfer::open(disk, &directory, &name, OpenFile::Existing, Access::Auto).await?;
+        let (_, file) = open_file(disk, &self.id, self.generation).await?;
         if self.sealed {
             match self.read_index(disk, &file).await? {
                 Ok((index, footer)) => {
@@ -113,7 +108,7 @@ impl Closed {
         file: &File,
     ) -> Result<Result<(Index, SegmentFooter), &'static str>, DiskError> {
         let Some(footer_at) = self.size.checked_sub(BLOCK as u64) else { return Ok(Err("the size is too small")) };
-        let block = read_exactly(disk, file, Position(footer_at), BLOCK).await?;
+        let block = survey::read_window(disk, file, Position(footer_at), Position(self.size)).await?;
         let Ok(footer) = SegmentFooter::decode(&block) else { return Ok(Err("the footer does not verify")) };
         if footer.uid != self.uid || footer.base != self.base || footer.end != self.end {
             return Ok(Err("the footer belongs to another file"));
@@ -122,7 +117,7 @@ impl Closed {
         if footer.index_at.0.saturating_add(bytes as u64) > footer_at || footer.data_end.0 > footer_at {
             return Ok(Err("the footer points past the end"));
         }
-        let bytes = read_exactly(disk, file, footer.index_at, bytes).await?;
+        let bytes = survey::read_window(disk, file, footer.index_at, footer.index_at.plus(bytes)).await?;
         match Index::decode(&bytes, footer.index_entries, footer.index_crc) {
             Ok(index) => Ok(Ok((index, footer))),
             Err(_) => Ok(Err("the index does not verify")),
@@ -130,18 +125,17 @@ impl Closed {
     }
 }
 
-/// Reads `length` bytes at a block boundary; fewer only at the end of the file.
-async fn read_exactly<D: Disk>(disk: &D, file: &File, at: Position, length: usize) -> Result<Vec<u8>, DiskError> {
-    let mut bytes = Vec::with_capacity(length);
-    while bytes.len() < length {
-        let want = (length - bytes.len()).min(INDEX_PIECE);
-        let buffer = transfer::take_buffer(disk, want.next_multiple_of(BLOCK)).await;
-        let (buffer, result) = transfer::read(disk, file, buffer, at.plus(bytes.len())).await;
-        let got = result?.min(want);
-        bytes.extend_from_slice(&buffer[..got]);
-        if got < want {
-            break;
-        }
-    }
-    Ok(bytes)
+/// Opens the data file of a segment, and the directory that it is in.
+///
+/// # Errors
+/// What the disk answered.
+pub async fn open_file<D: Disk>(
+    disk: &D,
+    segment: &SegmentId,
+    generation: Generation,
+) -> Result<(Directory, File), DiskError> {
+    let directory = transfer::open_directory(disk, &disk.root(), &layout::directory_name(segment)).await?;
+    let name = layout::data_file_name(generation);
+    let file = transfer::open(disk, &directory, &name, OpenFile::Existing, Access::Auto).await?;
+    Ok((directory, file))
 }

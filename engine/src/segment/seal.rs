@@ -23,14 +23,11 @@ pub async fn seal<D: Disk>(
     footer.index_entries = index.entries().len() as u32;
     footer.index_crc = crate::format::checksum::crc32c(&bytes);
     for (number, piece) in bytes.chunks(PIECE).enumerate() {
-        let mut buffer = transfer::take_buffer(disk, piece.len().next_multiple_of(BLOCK)).await;
-        buffer[..piece.len()].copy_from_slice(piece);
-        buffer[piece.len()..].fill(0);
+        let buffer = transfer::buffer_of(disk, piece).await;
         // Durable before the footer, which promises the index; a footer without it would only cost a rebuild.
         transfer::write(disk, file, buffer, footer.index_at.plus(number * PIECE), true).await.1?;
     }
-    let mut buffer = transfer::take_buffer(disk, BLOCK).await;
-    buffer.copy_from_slice(&footer.encode());
+    let buffer = transfer::buffer_of(disk, &footer.encode()).await;
     // Durable before the manifest says `sealed`: a sealed segment is not looked at again when the store opens.
     transfer::write(disk, file, buffer, Position(size - BLOCK as u64), true).await.1
 }

@@ -14,7 +14,7 @@ use crate::layout;
 use crate::log::{Log, Successor};
 use crate::manifest::state::{LogRecord, Opening, SegmentRecord, Stage};
 use crate::segment::active::{Active, Found, PreparedFile};
-use crate::segment::closed::{Closed, Loaded};
+use crate::segment::closed::{self, Closed, Loaded};
 use crate::segment::survey::{self, Expected, Survey};
 use crate::shard::prepare::next_seq;
 use std::rc::Rc;
@@ -189,8 +189,7 @@ impl<D: Disk> Recovery<'_, D> {
             size: record.size,
             look_ahead: record.look_ahead,
         };
-        let mut buffer = transfer::take_buffer(self.disk, BLOCK).await;
-        buffer.copy_from_slice(&header.encode());
+        let buffer = transfer::buffer_of(self.disk, &header.encode()).await;
         transfer::write(self.disk, file, buffer, Position(0), true).await.1
     }
 
@@ -213,10 +212,7 @@ impl<D: Disk> Recovery<'_, D> {
     }
 
     async fn open(&self, id: &SegmentId, record: &SegmentRecord) -> Result<Opened, DiskError> {
-        let name = layout::directory_name(id);
-        let directory = transfer::open_directory(self.disk, &self.disk.root(), &name).await?;
-        let name = layout::data_file_name(record.generation);
-        let file = transfer::open(self.disk, &directory, &name, OpenFile::Existing, Access::Auto).await?;
+        let (directory, file) = closed::open_file(self.disk, id, record.generation).await?;
         Ok(Opened { directory, file })
     }
 
