@@ -17,6 +17,8 @@ pub struct Capabilities {
     pub drive: Drive,
     /// Direct I/O.
     pub direct: Direct,
+    /// Whether one barrier may stand for a sync of each file.
+    pub barrier: Barrier,
     /// Which fallocate modes work: `allocate`, `keep_size`, `zero_range`, `punch_hole`, `write_zeroes`.
     pub fallocate: Vec<String>,
     /// Locked-memory limit in bytes (soft); absent when unlimited or when the process may pass it.
@@ -55,10 +57,30 @@ pub struct Filesystem {
     pub discard: bool,
     /// ext4 `fast_commit` is on; absent when not known.
     pub fast_commit: Option<bool>,
-    /// ext4 journal mode: `ordered`, `writeback`, `journal`; absent elsewhere.
-    pub journal_mode: Option<String>,
+    /// The journal of ext4; absent when not known, and on other file systems.
+    pub journal: Option<Journal>,
     /// Files can share extents; absent when not known.
     pub reflink: Option<bool>,
+    /// xfs writes to zones, so that an overwrite never stays in place; absent when not known, and on other file systems.
+    pub zoned: Option<bool>,
+}
+
+/// The journal of an ext4 file system. Its mode is `ordered`, `writeback` or `journal`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "place", rename_all = "snake_case")]
+pub enum Journal {
+    /// There is none.
+    Absent,
+    /// It is on the device that holds the data.
+    Internal {
+        /// The mode.
+        mode: String,
+    },
+    /// It is on a device of its own.
+    External {
+        /// The mode.
+        mode: String,
+    },
 }
 
 /// The drive.
@@ -84,5 +106,14 @@ pub struct Direct {
     /// What statx reported for the alignment of positions, in bytes.
     pub reported: Option<u32>,
     /// Why it is as it is.
+    pub reason: String,
+}
+
+/// Whether [`crate::Operation::Barrier`] covers other files than its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Barrier {
+    /// It does.
+    pub allowed: bool,
+    /// Why, or which condition fails, as a sentence.
     pub reason: String,
 }

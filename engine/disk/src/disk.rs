@@ -64,6 +64,14 @@ pub enum Operation {
         /// The file.
         file: File,
     },
+    /// As `Sync` of this file and, where the capability report allows it ([`crate::capabilities::Barrier`]), one flush for
+    /// all files of the root. It then makes durable, in every other file that has no change of its length or allocation
+    /// pending, the direct writes that had completed when it started and that overwrote blocks which had been written, and
+    /// then made durable by a sync or a durable write of that other file. It covers nothing else of them.
+    Barrier {
+        /// The file that is synced.
+        file: File,
+    },
     /// Preallocates `0..length` and sets the file's length, as unwritten extents (fallocate mode 0).
     Allocate {
         /// The file.
@@ -148,6 +156,7 @@ impl Operation {
             Operation::Write { .. } => Verb::Write,
             Operation::Read { .. } => Verb::Read,
             Operation::Sync { .. } => Verb::Sync,
+            Operation::Barrier { .. } => Verb::Barrier,
             Operation::Allocate { .. } => Verb::Allocate,
             Operation::Truncate { .. } => Verb::Truncate,
             Operation::Open { .. } => Verb::Open,
@@ -168,6 +177,7 @@ impl Operation {
             Operation::Write { file, .. }
             | Operation::Read { file, .. }
             | Operation::Sync { file }
+            | Operation::Barrier { file }
             | Operation::Allocate { file, .. }
             | Operation::Truncate { file, .. } => file.path().clone(),
             Operation::Open { directory, name, .. }

@@ -12,6 +12,8 @@ pub enum Verb {
     Read,
     /// A sync of one file.
     Sync,
+    /// A flush that stands for a sync of many files.
+    Barrier,
     /// A sync of a directory.
     SyncDirectory,
     /// A preallocation.
@@ -48,6 +50,7 @@ impl Verb {
             Verb::Write => "writing",
             Verb::Read => "reading",
             Verb::Sync => "syncing",
+            Verb::Barrier => "flushing the drive through",
             Verb::SyncDirectory => "syncing directory",
             Verb::Allocate => "preallocating",
             Verb::Truncate => "changing the length of",

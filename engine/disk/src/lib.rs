@@ -5,6 +5,7 @@
 //! of [`slot`], and the reason why no caller of this crate needs `unsafe`.
 
 pub mod bare;
+pub mod barrier;
 pub mod buffer;
 pub mod capabilities;
 pub mod clock;

@@ -112,6 +112,12 @@ pub async fn sync<D: Disk>(disk: &D, file: &File) -> Result<(), DiskError> {
     steady(disk, || Operation::Sync { file: file.clone() }).await.map(drop)
 }
 
+/// Makes all completed writes of `file` durable and, where the capability report allows it, the completed direct overwrites of
+/// other files: see [`Operation::Barrier`]. A failure is final, as that of a sync, and concerns all that it might have covered.
+pub async fn barrier<D: Disk>(disk: &D, file: &File) -> Result<(), DiskError> {
+    steady(disk, || Operation::Barrier { file: file.clone() }).await.map(drop)
+}
+
 /// Makes the names in `directory` durable.
 pub async fn sync_directory<D: Disk>(disk: &D, directory: &Directory) -> Result<(), DiskError> {
     steady(disk, || Operation::SyncDirectory { directory: directory.clone() }).await.map(drop)

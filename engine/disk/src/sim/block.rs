@@ -38,8 +38,28 @@ struct Version {
     sequence: u64,
     mask: u8,
     content: Content,
-    /// Made by a truncation: it persists exactly when the new length does.
-    tied: bool,
+    made: Made,
+}
+
+/// How a version came about: that decides what takes it along to the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    /// By a write.
+    Written,
+    /// By a direct write into a block that was anchored then: a barrier takes it along.
+    Overwritten,
+    /// By a truncation: it persists exactly when the new length does.
+    Cut,
+}
+
+impl Version {
+    fn is_cut(&self) -> bool {
+        self.made == Made::Cut
+    }
+
+    fn is_settled_by_barrier(&self, through: u64) -> bool {
+        self.made == Made::Overwritten && self.sequence <= through
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -71,6 +91,11 @@ impl Block {
 
     pub(super) fn is_loose(&self) -> bool {
         !self.versions.is_empty() || self.extent != self.durable_extent
+    }
+
+    /// True while a change of its extent, or what a truncation cut off, is not durable.
+    pub(super) fn has_pending_extent(&self) -> bool {
+        self.extent != self.durable_extent || self.versions.iter().any(Version::is_cut)
     }
 
     /// True when the page cache shows other bytes than the device has.
@@ -105,7 +130,8 @@ impl Block {
         };
         self.cached = None;
         self.current = Some(content.clone());
-        self.push(sequence, if whole_page { ALL } else { touched }, Some(content), false);
+        let made = if self.anchored && !buffered { Made::Overwritten } else { Made::Written };
+        self.push(sequence, if whole_page { ALL } else { touched }, Some(content), made);
         if self.extent != Extent::Written {
             (self.extent, self.extent_sequence) = (Extent::Written, sequence);
         }
@@ -128,17 +154,17 @@ impl Block {
             self.current = None;
             (self.extent, self.extent_sequence) = (Extent::Unallocated, sequence);
             self.anchored = false;
-            self.push(sequence, ALL, None, true);
+            self.push(sequence, ALL, None, Made::Cut);
         } else if self.current.is_some() {
             let mut page = page_of(self.current.as_deref());
             writable(&mut page)[within..].fill(0);
             self.current = Some(page.clone());
-            self.push(sequence, mask_of(within, BLOCK - within), Some(page), true);
+            self.push(sequence, mask_of(within, BLOCK - within), Some(page), Made::Cut);
         }
     }
 
-    fn push(&mut self, sequence: u64, mask: u8, content: Content, tied: bool) {
-        self.versions.push(Version { sequence, mask, content, tied });
+    fn push(&mut self, sequence: u64, mask: u8, content: Content, made: Made) {
+        self.versions.push(Version { sequence, mask, content, made });
     }
 
     /// Makes durable what was written up to and with `through`.
@@ -146,7 +172,7 @@ impl Block {
         let settled = self.versions.partition_point(|version| version.sequence <= through);
         let mut last = None;
         for version in self.versions.drain(..settled) {
-            last = Some(version.tied);
+            last = Some(version.is_cut());
             self.durable = overlay(&self.durable, version.mask, &version.content);
         }
         // The extent changed again after `through`: then the last version that is settled tells what it was then.
@@ -162,6 +188,16 @@ impl Block {
         self.anchored |= self.durable_extent == Extent::Written && self.extent == Extent::Written;
     }
 
+    /// A barrier makes the direct overwrites durable that had landed up to and with `through`. What was written to their
+    /// sectors before them is gone, as it is from the page cache when a direct write comes.
+    pub(super) fn settle_overwrites(&mut self, through: u64) {
+        while let Some(overwritten) = self.versions.iter().position(|version| version.is_settled_by_barrier(through)) {
+            let Version { sequence, mask, content, .. } = self.versions.remove(overwritten);
+            self.durable = overlay(&self.durable, mask, &content);
+            self.forget(mask, |version| version.sequence <= sequence);
+        }
+    }
+
     /// Makes the bytes at `within` durable as they now stand, and the extent with them: the end of a durable write.
     pub(super) fn harden(&mut self, within: usize, length: usize) {
         let mask = mask_of(within, length);
@@ -174,7 +210,8 @@ impl Block {
     /// A sync failed: the device never gets the bytes that were not durable. With `buffered`, the page cache goes on
     /// showing them, clean, so that no later sync writes them.
     pub(super) fn drop_dirty(&mut self, buffered: bool) {
-        let dirty = self.versions.iter().filter(|version| !version.tied).fold(0, |mask, version| mask | version.mask);
+        let dirty =
+            self.versions.iter().filter(|version| !version.is_cut()).fold(0, |mask, version| mask | version.mask);
         if dirty == 0 {
             return;
         }
@@ -182,7 +219,7 @@ impl Block {
             self.cached = Some(page_of(self.current.as_deref()));
         }
         self.current = overlay(&self.current, dirty, &self.durable);
-        self.versions.retain(|version| version.tied);
+        self.versions.retain(Version::is_cut);
     }
 
     /// Evicts the clean page: reads show the device again.
@@ -193,7 +230,7 @@ impl Block {
     /// Calls `see(sequence, sector)` for every undurable sector of every version. What a truncation made is left out: it
     /// follows the length.
     pub(super) fn each_loose(&self, mut see: impl FnMut(u64, usize)) {
-        for version in self.versions.iter().filter(|version| !version.tied) {
+        for version in self.versions.iter().filter(|version| !version.is_cut()) {
             for sector in (0..SECTORS).filter(|sector| version.mask >> sector & 1 == 1) {
                 see(version.sequence, sector);
             }
@@ -202,12 +239,12 @@ impl Block {
 
     /// Loses some sectors of the version `sequence`.
     pub(super) fn lose(&mut self, sequence: u64, mask: u8) {
-        self.forget(mask, |version| version.sequence == sequence && !version.tied);
+        self.forget(mask, |version| version.sequence == sequence && !version.is_cut());
     }
 
     /// Loses what the truncation `sequence` did.
     pub(super) fn lose_cut(&mut self, sequence: u64) {
-        self.forget(ALL, |version| version.sequence == sequence && version.tied);
+        self.forget(ALL, |version| version.sequence == sequence && version.is_cut());
     }
 
     fn forget(&mut self, mask: u8, of: impl Fn(&Version) -> bool) {
@@ -222,8 +259,8 @@ impl Block {
     pub(super) fn collapse(&mut self, keep_allocation: bool) {
         let allocated = keep_allocation && self.extent == Extent::Unwritten;
         // A cut within the block leaves its extent alone, so it is passed over here.
-        let extent = match self.versions.iter().rev().find(|version| !version.tied || version.content.is_none()) {
-            Some(version) if !version.tied => Extent::Written,
+        let extent = match self.versions.iter().rev().find(|version| !version.is_cut() || version.content.is_none()) {
+            Some(version) if !version.is_cut() => Extent::Written,
             Some(version) if version.mask != ALL => self.durable_extent,
             Some(_) if allocated => Extent::Unwritten,
             Some(_) => Extent::Unallocated,

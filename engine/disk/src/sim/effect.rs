@@ -15,6 +15,7 @@ pub(super) enum Effect {
     Write(Write),
     Read { file: Inode, position: u64, length: usize, direct: bool },
     Sync { file: Inode, direct: bool },
+    Barrier { file: Inode, direct: bool },
     Allocate { file: Inode, length: u64 },
     Truncate { file: Inode, length: u64 },
     Open { at: Place, how: OpenFile, access: Access },
@@ -56,6 +57,7 @@ impl Effect {
             Effect::Write(Write { file, .. })
             | Effect::Read { file, .. }
             | Effect::Sync { file, .. }
+            | Effect::Barrier { file, .. }
             | Effect::Allocate { file, .. }
             | Effect::Truncate { file, .. } => Some(*file),
             _ => None,

@@ -49,7 +49,7 @@ pub enum What {
     Short,
     /// A write answers that it moved 0 bytes, and did.
     Nothing,
-    /// A sync or durable write answers EIO, and the bytes of that file that are not durable are dropped. A buffered file's
+    /// A sync, barrier or durable write answers EIO, and the bytes of that file that are not durable are dropped. A buffered file's
     /// cache goes on showing them; the medium has the old ones; a later sync answers Ok.
     FailedSyncDropsDirty,
     /// As `FailedSyncDropsDirty`, and the same for every other file of the device: what a failed flush of a drive's cache loses.
@@ -66,7 +66,9 @@ impl What {
             What::Errno(_) | What::Delay(_) => true,
             What::Short => matches!(verb, Verb::Read | Verb::Write),
             What::Nothing | What::Misdirected => verb == Verb::Write,
-            What::FailedSyncDropsDirty | What::FailedSyncDropsDevice => verb == Verb::Sync || durable,
+            What::FailedSyncDropsDirty | What::FailedSyncDropsDevice => {
+                matches!(verb, Verb::Sync | Verb::Barrier) || durable
+            }
         }
     }
 }

@@ -162,6 +162,27 @@ impl File {
         self.settle_length(through);
     }
 
+    /// A barrier of another file: makes the direct overwrites durable that had landed up to and with `through`, unless a
+    /// change of the length or of an extent is pending.
+    pub(super) fn settle_overwrites(&mut self, through: u64) {
+        if self.has_pending_change() {
+            return;
+        }
+        for block in self.loose.clone() {
+            self.blocks[block].settle_overwrites(through);
+            self.note(block);
+        }
+    }
+
+    fn has_pending_change(&self) -> bool {
+        !self.lengths.is_empty() || self.loose.iter().any(|block| self.blocks[*block].has_pending_extent())
+    }
+
+    /// True when something waits for a sync, of this file or another.
+    pub(super) fn has_loose_blocks(&self) -> bool {
+        !self.loose.is_empty()
+    }
+
     /// Ends a durable write that started when `through` was the last change: its bytes, their extents and the length.
     pub(super) fn harden(&mut self, through: u64, position: u64, length: usize) {
         for Piece { block, within, of } in pieces(position, length) {

@@ -63,6 +63,13 @@ impl World {
                 Ok(Answer::Bytes(self.file(*file).read(*position, length, !direct)))
             }
             Effect::Sync { file, direct } => self.land_sync(*file, *direct, started, fate, skipped),
+            Effect::Barrier { file, direct } => {
+                let answer = self.land_sync(*file, *direct, started, fate, skipped)?;
+                if self.options.barrier_works && !skipped {
+                    self.land_barrier(started);
+                }
+                Ok(answer)
+            }
             Effect::Allocate { file, length } => self.land_allocate(*file, *length),
             Effect::Truncate { length, .. } if *length > FILE_BYTES_MAX => Err(Errno::FBIG),
             Effect::Truncate { file, length } => {
@@ -198,6 +205,16 @@ impl World {
         Err(Errno::IO)
     }
 
+    /// The flush of a barrier, as far as other files than its own may rely on it.
+    fn land_barrier(&mut self, started: u64) {
+        let passed_over = self.lies.unsynced(&self.names);
+        for (inode, file) in &mut self.files {
+            if file.has_loose_blocks() && !passed_over.contains(inode) {
+                Rc::make_mut(file).settle_overwrites(started);
+            }
+        }
+    }
+
     /// A failed flush: every file of the device loses what was not durable. Only of the file that was synced is it known
     /// whether it is read through the page cache; the others are taken to be of the same kind.
     fn drop_dirty_everywhere(&mut self, file: Inode, direct: bool) {
@@ -292,7 +309,7 @@ impl World {
         }
         let landed = match &flight.effect {
             Effect::Write(write) => self.land_write(write, flight.started, None, false, &flight.landed).map(drop),
-            Effect::Sync { .. } | Effect::SyncDirectory { .. } => Ok(()),
+            Effect::Sync { .. } | Effect::Barrier { .. } | Effect::SyncDirectory { .. } => Ok(()),
             effect if effect.may_outlive_its_process() => {
                 flight.token = None;
                 self.carry_out(flight).map(drop)

@@ -6,6 +6,8 @@
 //!
 //! What it promises to its callers is the least that Linux promises, not what one file system happens to do:
 //! - a `Sync` covers the writes that had completed when it **started**, of that file only;
+//! - a `Barrier` is a `Sync` of its file, and covers of other files the direct overwrites of anchored blocks that had
+//!   completed when it started, where nothing else of that file is pending;
 //! - a durable write covers its own sectors, their extents and the length that they need, nothing else;
 //! - a name is durable after a `SyncDirectory` of its directory that started after the name was made; a rename between
 //!   two directories after one of each; no order holds between different names;

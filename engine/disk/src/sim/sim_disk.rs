@@ -7,9 +7,9 @@ use super::land::Answer;
 use super::names::Inode;
 use super::random::Random;
 use super::schedule::Landed;
-use super::world::World;
+use super::world::{Options, World};
 use crate::buffer::{BLOCK, Pool};
-use crate::capabilities::{Capabilities, Direct, Drive, Filesystem, Ring};
+use crate::capabilities::{Barrier, Capabilities, Direct, Drive, Filesystem, Ring};
 use crate::clock::Now;
 use crate::disk::{Disk, Entry, Operation, Success, Wait};
 use crate::doorbell::Doorbell;
@@ -50,19 +50,11 @@ struct Inner {
 }
 
 impl SimDisk {
-    pub(super) fn new(
-        world: SimWorld,
-        disk: u32,
-        life: u32,
-        root: u32,
-        random: Random,
-        pool_bytes: usize,
-        direct: bool,
-    ) -> SimDisk {
+    pub(super) fn new(world: SimWorld, disk: u32, life: u32, root: u32, random: Random, options: &Options) -> SimDisk {
         let released = Released::default();
         let root = Directory::new(root, ".".into(), &released);
-        let pool = pool_of(pool_bytes);
-        let capabilities = Rc::new(report(pool.largest(), direct));
+        let pool = pool_of(options.pool_bytes);
+        let capabilities = Rc::new(report(pool.largest(), options));
         SimDisk(Rc::new(Inner {
             world,
             disk,
@@ -231,7 +223,8 @@ fn pool_of(bytes: usize) -> Pool {
     spare.unwrap_or_else(|| Pool::new(bytes).expect("the host has room for the pool of a simulated disk"))
 }
 
-fn report(arena_bytes: usize, direct: bool) -> Capabilities {
+fn report(arena_bytes: usize, options: &Options) -> Capabilities {
+    let direct = options.direct;
     let reason = if direct { "the simulation allows it" } else { "the test forbids it" };
     Capabilities {
         backend: "sim".into(),
@@ -250,10 +243,21 @@ fn report(arena_bytes: usize, direct: bool) -> Capabilities {
             reported: Some(BLOCK as u32),
             reason: reason.into(),
         },
+        barrier: barrier(options),
         fallocate: vec!["allocate".into()],
         memlock_bytes: None,
         warnings: Vec::new(),
     }
+}
+
+/// The rules for real file systems know nothing of this one; what it does is an option.
+fn barrier(options: &Options) -> Barrier {
+    let (allowed, reason) = match (options.direct, options.barrier_works) {
+        (true, true) => (true, "In the simulation a barrier covers the direct overwrites of all files."),
+        (true, false) => (false, "The test forbids that a barrier covers other files than its own."),
+        (false, _) => (false, "Writes wait in the page cache until their own file is synced."),
+    };
+    Barrier { allowed, reason: reason.into() }
 }
 
 /// Copies what was read into the operation's buffer.
@@ -286,6 +290,7 @@ fn effect_of(operation: &Operation, world: &World, disk: u32) -> Effect {
             Effect::Read { file: file(handle), position: position.0, length: span.len(), direct: handle.is_direct() }
         }
         Operation::Sync { file: handle } => Effect::Sync { file: file(handle), direct: handle.is_direct() },
+        Operation::Barrier { file: handle } => Effect::Barrier { file: file(handle), direct: handle.is_direct() },
         Operation::Allocate { file: handle, length } => Effect::Allocate { file: file(handle), length: *length },
         Operation::Truncate { file: handle, length } => Effect::Truncate { file: file(handle), length: *length },
         Operation::Open { directory, name, how, access } => {

@@ -34,6 +34,7 @@ pub(super) struct Options {
     pub(super) capacity: u64,
     pub(super) copy_on_write: bool,
     pub(super) direct: bool,
+    pub(super) barrier_works: bool,
     pub(super) allow_overlap: bool,
     pub(super) pool_bytes: usize,
 }
@@ -72,6 +73,7 @@ impl SimWorld {
             capacity: u64::MAX,
             copy_on_write: false,
             direct: true,
+            barrier_works: true,
             allow_overlap: false,
             pool_bytes: 4 << 20,
         };
@@ -107,12 +109,11 @@ impl SimWorld {
     pub fn open(&self) -> SimDisk {
         let mut world = self.0.borrow_mut();
         world.disks += 1;
-        let (disk, life, pool_bytes) = (world.disks, world.life, world.options.pool_bytes);
+        let (disk, life, options) = (world.disks, world.life, world.options.clone());
         let random = world.random.fork();
         let number = world.handle(disk, ROOT);
-        let direct = world.options.direct;
         drop(world);
-        SimDisk::new(self.clone(), disk, life, number, random, pool_bytes, direct)
+        SimDisk::new(self.clone(), disk, life, number, random, &options)
     }
 
     /// The process dies, the system lives. What was written stays written, though not durable. Of the operations in flight
@@ -211,6 +212,12 @@ impl SimWorld {
     /// Whether direct I/O works, for disks opened from now on. It does unless this says otherwise.
     pub fn set_direct(&self, works: bool) {
         self.0.borrow_mut().options.direct = works;
+    }
+
+    /// Whether a barrier covers other files than its own, which it does unless this says otherwise. Disks opened from now on
+    /// report it; those that are open have reported what was true then.
+    pub fn set_barrier_works(&self, works: bool) {
+        self.0.borrow_mut().options.barrier_works = works;
     }
 
     /// Allows two writes in flight to touch the same block, which otherwise panics, being against the contract.

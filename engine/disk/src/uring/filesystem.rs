@@ -1,7 +1,7 @@
 //! What file system holds the root, and with which of the options that matter to durability. Reads only.
 
 use super::mounts::{self, Mount};
-use crate::capabilities::Filesystem;
+use crate::capabilities::{Filesystem, Journal};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::path::Path;
@@ -24,8 +24,10 @@ pub(super) fn inspect(root: BorrowedFd<'_>) -> (Filesystem, Option<Device>) {
         ..Filesystem::default()
     };
     let device = block_device(&mount, device);
-    if mount.kind == "ext4" {
-        describe_ext4(&mut filesystem, device);
+    match (mount.kind.as_str(), device) {
+        ("ext4", Some(device)) => describe_ext4(&mut filesystem, device),
+        ("xfs", Some(device)) => filesystem.zoned = is_zoned_xfs(Path::new(SYS_XFS), device_name(device)),
+        _ => {}
     }
     (filesystem, device)
 }
@@ -48,14 +50,22 @@ fn block_device(mount: &Mount, device: Device) -> Option<Device> {
     Some((rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)))
 }
 
-fn describe_ext4(filesystem: &mut Filesystem, device: Option<Device>) {
-    let Some(device) = device else { return };
+/// Where the kernel describes the xfs file systems that are mounted, each by the name of its device.
+const SYS_XFS: &str = "/sys/fs/xfs";
+
+/// A zoned xfs has a directory for its zones, since the first kernel that can mount one (6.15).
+fn is_zoned_xfs(described: &Path, device: Option<String>) -> Option<bool> {
+    let described = described.join(device?);
+    described.is_dir().then(|| described.join("zoned").exists())
+}
+
+fn describe_ext4(filesystem: &mut Filesystem, device: Device) {
     let Some(name) = device_name(device) else { return };
     let options = std::fs::read_to_string(format!("/proc/fs/ext4/{name}/options")).unwrap_or_default();
-    let journals = std::fs::read_dir("/proc/fs/jbd2").into_iter().flatten().filter_map(Result::ok);
-    let internal = journals.filter_map(|entry| entry.file_name().into_string().ok());
-    filesystem.journal_mode =
-        journal_mode(&options, internal.into_iter().any(|journal| is_journal_of(&journal, &name)));
+    let journals = std::fs::read_dir("/proc/fs/jbd2").ok().map(|journals| {
+        journals.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect::<Vec<String>>()
+    });
+    filesystem.journal = journal(&options, journals.as_deref(), &name);
     filesystem.fast_commit = fast_commit(&options, || {
         let commits = std::fs::read_to_string(format!("/proc/fs/ext4/{name}/fc_info")).unwrap_or_default();
         if has_fast_commits(&commits) { Some(true) } else { fast_commit_of_superblock(device) }
@@ -78,20 +88,32 @@ fn is_journal_of(journal: &str, device: &str) -> bool {
     inode.is_some_and(|inode| !inode.is_empty() && inode.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The journal mode from ext4's options file; absent without a journal. A journal that is not known to be internal is said
-/// to be external, since a flush of the data device does not cover it.
-fn journal_mode(options: &str, internal: bool) -> Option<String> {
-    let mode = options.lines().find_map(|option| option.strip_prefix("data="))?;
-    Some(if internal { mode.to_owned() } else { format!("{mode}, external journal") })
+/// The journal, from ext4's list of options and the journals that jbd2 lists. Absent when either cannot be read.
+///
+/// ext4 lists all options that are in force, the defaults too, and a mode exactly when there is a journal. That the list is
+/// such a one shows by the barrier, which is always in it, on or off.
+fn journal(options: &str, journals: Option<&[String]>, device: &str) -> Option<Journal> {
+    let internal = journals?.iter().any(|journal| is_journal_of(journal, device));
+    let mode = options.lines().find_map(|option| option.strip_prefix("data=")).map(str::to_owned);
+    match mode {
+        Some(mode) if internal => Some(Journal::Internal { mode }),
+        Some(mode) => Some(Journal::External { mode }),
+        None if is_whole_list(options) && !internal => Some(Journal::Absent),
+        None => None,
+    }
+}
+
+fn is_whole_list(options: &str) -> bool {
+    options.lines().any(|option| option == "barrier" || option == "nobarrier")
 }
 
 /// ext4 lists fast commits, as `fc_debug_force`, only on some kernels. Being listed proves it on; not being listed proves
 /// nothing, so `otherwise` is asked. Without a journal there are none.
 fn fast_commit(options: &str, otherwise: impl FnOnce() -> Option<bool>) -> Option<bool> {
-    if options.is_empty() {
+    if !is_whole_list(options) {
         return None;
     }
-    if journal_mode(options, true).is_none() {
+    if !options.lines().any(|option| option.starts_with("data=")) {
         return Some(false);
     }
     let listed = options.lines().any(|option| option == "fc_debug_force" || option == "fast_commit");
@@ -120,10 +142,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_internal_journal_counts_as_ordered() {
-        assert_eq!(journal_mode("rw\nbarrier\ndata=ordered\n", true).as_deref(), Some("ordered"));
-        assert_ne!(journal_mode("rw\nbarrier\ndata=ordered\n", false).as_deref(), Some("ordered"));
-        assert_eq!(journal_mode("rw\nbarrier\n", true), None);
+    fn a_journal_is_internal_external_or_absent_and_never_guessed() {
+        let (with, without) = ("rw\nbarrier\ndata=ordered\n", "rw\nnobarrier\n");
+        let (ours, others) = (vec!["sda1-8".to_owned()], vec!["sda10-8".to_owned()]);
+        let mode = || "ordered".to_owned();
+        assert_eq!(journal(with, Some(&ours), "sda1"), Some(Journal::Internal { mode: mode() }));
+        assert_eq!(journal(with, Some(&others), "sda1"), Some(Journal::External { mode: mode() }));
+        assert_eq!(journal(without, Some(&others), "sda1"), Some(Journal::Absent));
+        assert_eq!(journal(without, Some(&ours), "sda1"), None, "the two contradict each other");
+        assert_eq!(journal(with, None, "sda1"), None);
+        for cut in ["", "rw\n"] {
+            assert_eq!(journal(cut, Some(&others), "sda1"), None, "{cut:?}");
+        }
+    }
+
+    #[test]
+    fn an_internal_journal_is_known_by_device_and_inode() {
         assert!(is_journal_of("sda1-8", "sda1"));
         for journal in ["sda10-8", "sda1", "sda1-", "sda1-x"] {
             assert!(!is_journal_of(journal, "sda1"), "{journal}");
@@ -132,12 +166,22 @@ mod tests {
 
     #[test]
     fn fast_commit_is_known_or_absent_never_guessed() {
-        assert_eq!(fast_commit("rw\ndata=ordered\nfc_debug_force\n", || None), Some(true));
-        assert_eq!(fast_commit("rw\ndata=ordered\n", || None), None);
-        assert_eq!(fast_commit("rw\ndata=ordered\n", || Some(true)), Some(true));
+        assert_eq!(fast_commit("rw\nbarrier\ndata=ordered\nfc_debug_force\n", || None), Some(true));
+        assert_eq!(fast_commit("rw\nbarrier\ndata=ordered\n", || None), None);
+        assert_eq!(fast_commit("rw\nbarrier\ndata=ordered\n", || Some(true)), Some(true));
         assert_eq!(fast_commit("rw\nbarrier\n", || None), Some(false), "there is no journal");
         assert_eq!(fast_commit("", || Some(false)), None);
+        assert_eq!(fast_commit("rw\n", || Some(false)), None, "the list is cut short");
         assert!(has_fast_commits("fc stats:\n12 commits\n0 ineligible\n"));
         assert!(!has_fast_commits("fc stats:\n0 commits\n7 ineligible\n"));
+    }
+
+    #[test]
+    fn whether_xfs_is_zoned_is_known_only_where_it_is_described() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir_all(place.path().join("sda1")).expect("made");
+        std::fs::create_dir_all(place.path().join("sdb/zoned")).expect("made");
+        let zoned = |device: &str| is_zoned_xfs(place.path(), Some(device.to_owned()));
+        assert_eq!((zoned("sda1"), zoned("sdb"), zoned("sdc")), (Some(false), Some(true), None));
     }
 }

@@ -1,7 +1,8 @@
 //! What the host allows, found out once for each root: the part of the capability report that no ring changes.
 
 use super::{direct, drive, filesystem, limits};
-use crate::capabilities::{Capabilities, Direct, Drive, Filesystem};
+use crate::barrier;
+use crate::capabilities::{Capabilities, Direct, Drive, Filesystem, Journal};
 use rustix::fd::BorrowedFd;
 
 /// Below this, a locked-memory limit is worth a warning, in bytes.
@@ -49,6 +50,7 @@ impl Host {
             kernel: self.kernel.clone(),
             filesystem: self.filesystem.clone(),
             drive: self.drive.clone(),
+            barrier: barrier::decide(&self.filesystem, &self.drive, &direct),
             direct,
             fallocate: self.fallocate.clone(),
             memlock_bytes: self.memlock_bytes,
@@ -73,7 +75,7 @@ fn warnings(filesystem: &Filesystem, memlock_bytes: Option<u64>) -> Vec<String> 
     if filesystem.fast_commit == Some(true) {
         warnings.push("ext4 `fast_commit` is on: one barrier for many files is not sound, each file is synced.".into());
     }
-    if filesystem.kind == "ext4" && filesystem.journal_mode.is_none() {
+    if filesystem.journal == Some(Journal::Absent) {
         warnings.push("The ext4 file system has no journal: a power cut can damage its metadata.".into());
     }
     if memlock_bytes.is_some_and(|bytes| bytes < MEMLOCK_COMFORTABLE) {
@@ -92,6 +94,8 @@ mod tests {
     fn what_an_operator_should_know_is_said() {
         let mut filesystem = Filesystem { kind: "ext4".into(), discard: true, ..Filesystem::default() };
         filesystem.fast_commit = Some(true);
+        assert_eq!(warnings(&filesystem, Some(8 << 20)).len(), 3, "a journal that is not known is not missing");
+        filesystem.journal = Some(Journal::Absent);
         assert_eq!(warnings(&filesystem, Some(8 << 20)).len(), 4);
         assert_eq!(warnings(&Filesystem { kind: "xfs".into(), ..Filesystem::default() }, None), Vec::<String>::new());
     }
