@@ -1,0 +1,113 @@
+//! A barrier on real files, and on real file systems what the report says of barriers.
+
+use crate::mounted::{Mounted, Skipped};
+use crate::support::{filled, make_file, open_at, options, place, run};
+use std::fs;
+use strandline_disk::capabilities::{Capabilities, Journal};
+use strandline_disk::uring::{DirectMode, UringDisk, UringOptions};
+use strandline_disk::{BLOCK, Disk, File, Position, Verb, transfer};
+
+/// Writes and syncs two files, overwrites both, and ends with one barrier. Gives what they then hold.
+fn overwrite_two(disk: &UringDisk) -> [Vec<u8>; 2] {
+    let files = ["one", "two"].map(|name| make_file(disk, &disk.root(), name).expect("made"));
+    let put = |file: &File, seed: u8| {
+        let written = filled(disk, 4 * BLOCK, seed);
+        let (written, result) = run(disk, transfer::write(disk, file, written, Position(0), false));
+        result.expect("written");
+        written.to_vec()
+    };
+    for file in &files {
+        put(file, 1);
+        run(disk, transfer::sync(disk, file)).expect("synced");
+    }
+    run(disk, transfer::sync_directory(disk, &disk.root())).expect("synced");
+    let written = [put(&files[0], 2), put(&files[1], 3)];
+    run(disk, transfer::barrier(disk, &files[0])).expect("flushed");
+    written
+}
+
+#[test]
+fn a_barrier_is_answered_and_leaves_what_was_written() {
+    for access in [DirectMode::Auto, DirectMode::Off] {
+        let place = place();
+        let disk = open_at(place.path(), &UringOptions { access, ..options() });
+        let report = &disk.capabilities().barrier;
+        assert!(!report.reason.is_empty());
+        assert!(!report.allowed || disk.capabilities().direct.effective, "{report:?}");
+        let written = overwrite_two(&disk);
+        for (name, bytes) in ["one", "two"].into_iter().zip(written) {
+            assert_eq!(fs::read(place.path().join(name)).expect("there"), bytes);
+        }
+    }
+}
+
+#[test]
+fn a_barrier_that_fails_says_what_it_was_and_of_which_file() {
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    let other = open_at(&place.path().join("other"), &options());
+    let numbers: Vec<File> =
+        (0..8).map(|number| make_file(&other, &other.root(), &format!("f{number}")).expect("made")).collect();
+    let error = run(&disk, transfer::barrier(&disk, &numbers[7])).expect_err("this disk has no such file open");
+    assert_eq!((error.verb, &*error.path), (Verb::Barrier, "f7"));
+}
+
+#[test]
+fn a_journalled_ext4_allows_one_barrier_for_two_files() {
+    let mut mounted = match Mounted::new(32, &["mkfs.ext4", "-q", "-F"], &[], "rw") {
+        Ok(mounted) => mounted,
+        Err(Skipped(why)) => return eprintln!("SKIPPED, the barrier was not tried on a journalled ext4: {why}"),
+    };
+    let disk = open_at(&mounted.root(), &options());
+    let report = disk.capabilities();
+    assert_eq!(report.filesystem.journal, Some(Journal::Internal { mode: "ordered".into() }));
+    assert!(report.direct.effective, "{:?}", report.direct);
+    assert!(report.barrier.allowed, "{:?}", report.barrier);
+    let written = overwrite_two(&disk);
+    drop(disk);
+    mounted.remount("rw");
+    for (name, bytes) in ["one", "two"].into_iter().zip(written) {
+        assert_eq!(fs::read(mounted.root().join(name)).expect("there"), bytes);
+    }
+}
+
+/// Opens a disk on a file system made so, and hands its report on. The disk is gone before the file system is.
+fn on(megabytes: u64, mkfs: &[&str], tune: &[&str], mount: &str, look: impl FnOnce(&Capabilities)) {
+    match Mounted::new(megabytes, mkfs, tune, mount) {
+        Ok(mounted) => look(&open_at(&mounted.root(), &options()).capabilities()),
+        Err(Skipped(why)) => eprintln!("SKIPPED, no report on {mkfs:?} {tune:?} -o {mount}: {why}"),
+    }
+}
+
+fn refused(named: &'static str) -> impl FnOnce(&Capabilities) {
+    move |report| {
+        let barrier = &report.barrier;
+        assert!(!barrier.allowed && barrier.reason.contains(named), "{named}: {barrier:?} {:?}", report.filesystem);
+    }
+}
+
+#[test]
+fn each_way_to_mount_ext4_is_told_apart() {
+    let ext4 = ["mkfs.ext4", "-q", "-F"];
+    let with = |more: &'static [&'static str]| [&ext4[..], more].concat();
+    on(32, &with(&["-O", "^has_journal"]), &[], "rw", |report| {
+        assert_eq!(report.filesystem.journal, Some(Journal::Absent));
+        assert_eq!(report.filesystem.fast_commit, Some(false));
+        assert!(report.barrier.allowed, "{:?}", report.barrier);
+    });
+    on(32, &ext4, &[], "nobarrier", refused("without barriers"));
+    on(32, &ext4, &["tune2fs", "-o", "nobarrier"], "rw", refused("without barriers"));
+    on(32, &ext4, &[], "data=writeback", refused("`writeback`"));
+    on(32, &ext4, &[], "data=journal", refused("page cache"));
+    on(32, &with(&["-O", "fast_commit"]), &[], "rw", refused("`fast_commit`"));
+    on(32, &with(&["-b", "4096", "-J", "device=JOURNAL"]), &[], "rw", refused("another device"));
+}
+
+#[test]
+fn xfs_allows_a_barrier_exactly_without_reflink() {
+    on(320, &["mkfs.xfs", "-q", "-m", "reflink=0"], &[], "rw", |report| {
+        assert_eq!((report.filesystem.reflink, report.filesystem.zoned), (Some(false), Some(false)));
+        assert!(report.barrier.allowed, "{:?}", report.barrier);
+    });
+    on(320, &["mkfs.xfs", "-q", "-m", "reflink=1"], &[], "rw", refused("reflink on"));
+}

@@ -1,0 +1,114 @@
+//! A file system of one's own: an image file on a loop device, mounted, and taken down again however the test ends.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A mounted image. Dropping it unmounts, detaches and removes.
+pub struct Mounted {
+    place: TempDir,
+    devices: Vec<String>,
+    mounted: bool,
+}
+
+/// Why there is no file system to test on, where that is no failure.
+pub struct Skipped(pub String);
+
+impl Mounted {
+    /// Makes an image of `megabytes` with `mkfs` (the program and its arguments), changes it with `tune` when there is any,
+    /// and mounts it. Skips where mounting is not for us: not root, no loop device, no such program.
+    ///
+    /// `JOURNAL` among the arguments of `mkfs` stands for a second device, made as a journal of its own.
+    pub fn new(megabytes: u64, mkfs: &[&str], tune: &[&str], options: &str) -> Result<Mounted, Skipped> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Skipped("only root may mount".into()));
+        }
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let mut mounted = Mounted { place, devices: Vec::new(), mounted: false };
+        let device = mounted.attach("image", megabytes)?;
+        let mut arguments: Vec<String> = mkfs.iter().map(|&argument| argument.to_owned()).collect();
+        for argument in arguments.iter_mut().filter(|argument| argument.contains("JOURNAL")) {
+            let journal = mounted.attach("journal", megabytes)?;
+            run("mke2fs", &["-q", "-F", "-b", "4096", "-O", "journal_dev", &journal])?;
+            *argument = argument.replace("JOURNAL", &journal);
+        }
+        let (program, rest) = arguments.split_first().expect("a program");
+        let rest = rest.iter().map(String::as_str);
+        run(program, &rest.chain([device.as_str()]).collect::<Vec<_>>())?;
+        if let Some((program, rest)) = tune.split_first() {
+            run(program, &rest.iter().copied().chain([device.as_str()]).collect::<Vec<_>>())?;
+        }
+        let point = mounted.place.path().join("mounted");
+        std::fs::create_dir(&point).expect("made");
+        run("mount", &["-o", options, &device, &point.to_string_lossy()])?;
+        mounted.mounted = true;
+        Ok(mounted)
+    }
+
+    /// A directory on it for a root: the top one holds what mkfs left.
+    pub fn root(&self) -> std::path::PathBuf {
+        self.place.path().join("mounted/root")
+    }
+
+    /// Unmounts and mounts again, so that what is read then comes from the device.
+    pub fn remount(&mut self, options: &str) {
+        let point = self.place.path().join("mounted");
+        assert!(unmount(&point), "nobody uses it any more");
+        self.mounted = false;
+        run("mount", &["-o", options, &self.devices[0], &point.to_string_lossy()]).ok().expect("mounted again");
+        self.mounted = true;
+    }
+
+    fn attach(&mut self, name: &str, megabytes: u64) -> Result<String, Skipped> {
+        let image = self.place.path().join(name);
+        let file = std::fs::File::create(&image).expect("made");
+        file.set_len(megabytes << 20).expect("room for a sparse file");
+        let found = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
+        match found {
+            Ok(output) if output.status.success() => {
+                let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                self.devices.push(device.clone());
+                Ok(device)
+            }
+            Ok(output) => {
+                Err(Skipped(format!("no loop device is to be had: {}", String::from_utf8_lossy(&output.stderr))))
+            }
+            Err(error) => Err(Skipped(format!("losetup: {error}"))),
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.mounted && !unmount(&self.place.path().join("mounted")) {
+            eprintln!("{} stays mounted: somebody still uses it", self.place.path().display());
+            return;
+        }
+        for device in &self.devices {
+            let _ = Command::new("losetup").args(["--detach", device]).status();
+        }
+    }
+}
+
+/// A closed ring lets go of its files a little later than its owner is told.
+fn unmount(point: &Path) -> bool {
+    for _ in 0..50 {
+        if Command::new("umount").arg(point).output().is_ok_and(|output| output.status.success()) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    false
+}
+
+/// A program that is not installed skips the test; one that fails fails it.
+fn run(program: &str, arguments: &[&str]) -> Result<(), Skipped> {
+    let output = match Command::new(program).args(arguments).output() {
+        Ok(output) => output,
+        Err(error) => return Err(Skipped(format!("{program}: {error}"))),
+    };
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {told}");
+    Ok(())
+}
