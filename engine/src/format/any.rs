@@ -1,6 +1,6 @@
 //! What the tests of the format share: values drawn at random, and ways to damage bytes.
 
-use super::batch::{BatchHeader, Codec, Flags};
+use super::batch::{BatchHeader, Codec, Flags, PAD_BYTES_MAX};
 use super::checksum::crc32c;
 use crate::id::{Epoch, Life, LogId, Offset, RangeNumber, SegmentId, Seq, Topic, Uid};
 use proptest::prelude::*;
@@ -65,7 +65,8 @@ pub(super) fn batch_header() -> impl Strategy<Value = BatchHeader> {
     let flags =
         (any::<bool>(), any::<bool>()).prop_map(|(has_tombstones, has_keyless)| Flags { has_tombstones, has_keyless });
     let numbers = (number(), number(), number(), number(), number(), number());
-    let sizes = prop_oneof![Just((0, 0, 0)), (1..=u32::MAX, any::<u32>(), 1..=u32::MAX)];
+    let pad = (1..=PAD_BYTES_MAX).prop_map(|bytes| (bytes, crc32c(&vec![0; bytes as usize]), 0));
+    let sizes = prop_oneof![Just((0, 0, 0)), pad, (1..=u32::MAX, any::<u32>(), 1..=u32::MAX)];
     (numbers, sizes, time(), codec, flags, any::<u64>(), any::<[u8; 32]>()).prop_map(
         |(
             (first, store_time_ms, durable_to, tombstone_horizon_ms, epoch, life),
@@ -99,7 +100,7 @@ pub(super) fn batch_header() -> impl Strategy<Value = BatchHeader> {
     )
 }
 
-/// One batch of a file under test.
+/// One batch of a file under test; a mark when its payload is all zero.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) payload: Vec<u8>,
@@ -109,7 +110,7 @@ pub(super) struct Wanted {
 pub(super) fn file_of(batches: &[Wanted], uid: Uid, start: Position) -> (Vec<u8>, Vec<(Position, BatchHeader)>) {
     let (mut bytes, mut placed, mut next) = (Vec::new(), Vec::new(), Offset(0));
     for Wanted { payload } in batches {
-        let records = payload.len().min(3) as u32;
+        let records = if payload.iter().all(|&byte| byte == 0) { 0 } else { payload.len().min(3) as u32 };
         let end = next.plus(u64::from(records));
         let payload_bytes = payload.len() as u32;
         let header = BatchHeader {
@@ -132,6 +133,9 @@ pub(super) fn file_of(batches: &[Wanted], uid: Uid, start: Position) -> (Vec<u8>
 
 pub(super) fn wanted() -> impl Strategy<Value = Vec<Wanted>> {
     let length = prop_oneof![Just(0), 1..20_usize, 100..300_usize];
-    let payload = length.prop_flat_map(|length| prop::collection::vec(any::<u8>(), length));
+    let payload = (length, 0..4_u8).prop_flat_map(|(length, kind)| {
+        // Every fourth is a mark that pads.
+        prop::collection::vec(if kind == 0 { Just(0).boxed() } else { any::<u8>().boxed() }, length)
+    });
     prop::collection::vec(payload.prop_map(|payload| Wanted { payload }), 0..8)
 }

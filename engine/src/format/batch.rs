@@ -20,6 +20,9 @@ pub const HOST_BYTES: usize = 32;
 /// The largest payload that a batch may ever have had, in bytes, whatever is configured now.
 pub const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
 
+/// The most zeros that a mark may pad with, in bytes.
+pub const PAD_BYTES_MAX: u32 = 64 << 10;
+
 /// How long a batch with a payload of `payload` bytes is in the file: header, payload and padding.
 #[must_use]
 pub fn total_length(payload: usize) -> usize {
@@ -149,10 +152,21 @@ pub enum NotABatch {
 }
 
 impl BatchHeader {
-    /// A batch without records and payload: it carries `durable_to`.
+    /// A batch without records: it carries `durable_to`, and zeros when it pads.
     #[must_use]
     pub fn is_mark(&self) -> bool {
         self.records == 0
+    }
+
+    /// This mark with as many zeros behind it as it takes for the next batch to stand on a boundary of `block` bytes (a power of
+    /// two, at most half of [`PAD_BYTES_MAX`]), when the mark itself stands at `at`. It always takes some: from a boundary, or from
+    /// nearer to the next one than a header is long, it goes on to the one behind.
+    #[must_use]
+    pub fn padded(self, at: Position, block: usize) -> BatchHeader {
+        debug_assert!(self.is_mark() && at.0 % ALIGN as u64 == 0, "{self:?} at {at}");
+        let zeros_from = at.plus(HEADER_BYTES);
+        let payload_bytes = zeros_from.block_ceiling(block).since(zeros_from) as u32;
+        BatchHeader { payload_bytes, payload_crc: zeros_crc(payload_bytes), ..self }
     }
 
     /// The length of header, payload and padding: the next batch stands this much further on.
@@ -262,8 +276,9 @@ impl BatchHeader {
         }
         let span = self.end.since(self.first);
         match self.is_mark() {
-            true if self.payload_bytes != 0 || span != 0 => Err("records"),
-            true if self.payload_crc != 0 => Err("payload checksum"),
+            true if span != 0 => Err("records"),
+            true if self.payload_bytes > PAD_BYTES_MAX => Err("payload length"),
+            true if self.payload_crc != zeros_crc(self.payload_bytes) => Err("payload checksum"),
             false if self.payload_bytes == 0 || u64::from(self.records) > span => Err("records"),
             _ => Ok(()),
         }
@@ -274,6 +289,18 @@ impl BatchHeader {
 #[must_use]
 pub fn verify_payload(header: &BatchHeader, payload: &[u8]) -> bool {
     payload.len() == header.payload_bytes as usize && crc32c(payload) == header.payload_crc
+}
+
+/// The CRC32C of so many zeros: what a mark that pads must say. Nothing else ever stands behind one.
+fn zeros_crc(bytes: u32) -> u32 {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let (mut sum, mut left) = (Checksum::new(), bytes as usize);
+    while left > 0 {
+        let piece = ZEROS.get(..left).unwrap_or(&ZEROS);
+        sum = sum.with(piece);
+        left = left.saturating_sub(piece.len());
+    }
+    sum.get()
 }
 
 /// The checksum covers the file and the place, so that bytes of a file's former life, of another file or of another place never pass.
@@ -397,7 +424,8 @@ mod tests {
     #[test]
     fn fields_that_never_may_be_are_refused_by_name() {
         let at_8 = |field: u32| (8, field.to_le_bytes().to_vec());
-        let damages: [Damage; 12] = [
+        let mark = || vec![(80, vec![0; 4]), (24, 0x2122_2324_2526_2728_u64.to_le_bytes().to_vec())];
+        let damages: [Damage; 14] = [
             ("codec", vec![(84, vec![5])]),
             ("flags", vec![(85, vec![4])]),
             ("reserved", vec![(86, vec![0, 1])]),
@@ -407,13 +435,13 @@ mod tests {
             ("records", vec![(80, vec![0; 4])]),
             ("records", vec![at_8(0)]),
             ("records", vec![at_8(0), (80, vec![0; 4])]),
-            // One record more than there are offsets, and a mark with a payload.
+            // One record more than there are offsets.
             ("records", vec![(24, 0x2122_2324_2527_292a_u64.to_le_bytes().to_vec())]),
-            ("records", vec![(80, vec![0; 4]), (24, 0x2122_2324_2526_2728_u64.to_le_bytes().to_vec())]),
-            (
-                "payload checksum",
-                vec![at_8(0), (80, vec![0; 4]), (24, 0x2122_2324_2526_2728_u64.to_le_bytes().to_vec())],
-            ),
+            // Marks: too long, and with the checksum of something else than zeros.
+            ("payload length", mark()),
+            ("payload length", [mark(), vec![at_8(PAD_BYTES_MAX + 1)]].concat()),
+            ("payload checksum", [mark(), vec![at_8(PAD_BYTES_MAX)]].concat()),
+            ("payload checksum", [mark(), vec![at_8(0)]].concat()),
         ];
         for (field, damage) in damages {
             let mut bytes = example_by_the_table();
@@ -439,6 +467,32 @@ mod tests {
         for (payload_bytes, total, padding) in [(0, 128, 0), (1, 136, 7), (7, 136, 1), (8, 136, 0), (9, 144, 7)] {
             let header = BatchHeader { payload_bytes, ..BatchHeader::default() };
             assert_eq!((header.total_length(), header.padding()), (total, padding), "{payload_bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_mark_pads_with_zeros_up_to_a_boundary_from_wherever_it_stands() {
+        let mark = BatchHeader { first: Offset(7), end: Offset(7), ..BatchHeader::default() };
+        for (at, next) in [(4096, 8192), (4104, 8192), (8064, 8192), (8072, 12_288), (8184, 12_288)] {
+            let at = Position(at);
+            let padded = mark.padded(at, 4096);
+            assert_eq!(at.plus(padded.total_length()), Position(next), "from {at}");
+            let decoded = BatchHeader::decode(&padded.encode(UID, at), UID, at, PAYLOAD_BYTES_MAX);
+            assert_eq!(decoded, Ok(padded));
+            assert!(padded.is_mark() && padded.padding() == 0);
+            let mut zeros = vec![0; padded.payload_bytes as usize];
+            assert!(verify_payload(&padded, &zeros));
+            if let Some(last) = zeros.last_mut() {
+                *last = 1;
+                assert!(!verify_payload(&padded, &zeros));
+            }
+        }
+    }
+
+    #[test]
+    fn the_checksum_of_zeros_is_that_of_any_number_of_them() {
+        for bytes in [0, 1, 8, 4095, 4096, 4097, PAD_BYTES_MAX] {
+            assert_eq!(zeros_crc(bytes), crc32c(&vec![0; bytes as usize]), "{bytes} zeros");
         }
     }
 

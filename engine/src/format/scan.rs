@@ -302,7 +302,9 @@ mod tests {
     }
 
     fn some_batches() -> Vec<Wanted> {
-        [3, 0, 8, 500, 1].map(|length| Wanted { payload: vec![length as u8; length] }).to_vec()
+        let batches = [3, 0, 8, 500, 1].map(|length| Wanted { payload: vec![length as u8; length] });
+        let pads = Wanted { payload: vec![0; 40] };
+        [&batches[..2], &[pads], &batches[2..]].concat()
     }
 
     #[test]
@@ -347,18 +349,18 @@ mod tests {
         let (mut bytes, placed) = file_of(&some_batches(), UID, START);
         let at = |batch: usize| placed[batch].0.since(START) as usize;
         bytes[at(0)] ^= 1;
-        bytes[at(3) + 128] ^= 1;
+        bytes[at(4) + 128] ^= 1;
         let found = find_batches(&bytes, START, UID, PAYLOAD_MAX);
-        let expected = [(1, true), (2, true), (3, false), (4, true)];
+        let expected = [(1, true), (2, true), (3, true), (4, false), (5, true)];
         let expected = expected.map(|(batch, payload_ok)| {
             let (position, header) = placed[batch];
             FoundBatch { position, header, payload_ok }
         });
         assert_eq!(found, expected);
 
-        let end = at(4) + HEADER_BYTES;
-        assert!(!find_batches(&bytes[..end], START, UID, PAYLOAD_MAX)[3].payload_ok);
-        assert_eq!(find_batches(&bytes[..end - 1], START, UID, PAYLOAD_MAX).len(), 3);
+        let end = at(5) + HEADER_BYTES;
+        assert!(!find_batches(&bytes[..end], START, UID, PAYLOAD_MAX)[4].payload_ok);
+        assert_eq!(find_batches(&bytes[..end - 1], START, UID, PAYLOAD_MAX).len(), 4);
         assert_eq!(find_batches(&bytes, START, Uid(78), PAYLOAD_MAX), []);
     }
 
