@@ -275,12 +275,24 @@ impl Drop for ReadBytes {
     }
 }
 
+/// Bytes that several batches share, wherever they are kept.
+pub trait SharedBytes: Send + Sync {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+impl SharedBytes for ReadBytes {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
 /// A batch as it was read, its payload verified. Several of them share the bytes of one read.
 #[derive(Clone)]
 pub struct StoredBatch {
     position: Position,
     header: BatchHeader,
-    bytes: Arc<ReadBytes>,
+    bytes: Arc<dyn SharedBytes>,
     payload: Range<usize>,
 }
 
@@ -298,11 +310,11 @@ impl StoredBatch {
         is_whole.then_some(StoredBatch { position, header, bytes, payload })
     }
 
-    /// As `new`, for a payload that was verified already.
-    pub(crate) fn verified(
+    /// As `new`, for a payload that was verified already, or never left memory.
+    pub(crate) fn kept(
         position: Position,
         header: BatchHeader,
-        bytes: Arc<ReadBytes>,
+        bytes: Arc<dyn SharedBytes>,
         payload: Range<usize>,
     ) -> StoredBatch {
         StoredBatch { position, header, bytes, payload }
@@ -353,7 +365,7 @@ impl StoredBatch {
     /// The payload as it stands on disk, compressed or not.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
-        self.bytes.get(self.payload.clone()).unwrap_or_default()
+        self.bytes.bytes().get(self.payload.clone()).unwrap_or_default()
     }
 
     /// The records, in order. A compressed payload is not unpacked: its only answer is [`DecodeError::Compressed`].

@@ -37,6 +37,31 @@ pub enum DirectIo {
     Off,
 }
 
+/// How what was written is made durable. Which way is taken, and why, stands in the capability report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncMode {
+    /// One log in a commit: a durable write. Several: one barrier for all of them where every condition for it holds, else a durable
+    /// write each.
+    Auto,
+    /// A durable write (RWF_DSYNC) for each log.
+    Dsync,
+    /// As `Auto`, and a barrier for one log too. Refused where the conditions do not hold.
+    Barrier,
+    /// A write, and then a sync of the file, for each log.
+    PerFile,
+}
+
+/// What a small commit does with the partly filled last block of its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SmallCommits {
+    /// The next commit writes the block again, its first bytes unchanged. Saves space; one commit of the log at a time.
+    Rewrite,
+    /// The rest of the block is filled, and the next commit starts in a block of its own. Costs up to 4 KiB a commit.
+    Pad,
+}
+
 /// Every knob, with its default in [`Config::new`]. [`Config::check`] refuses what cannot work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
@@ -66,6 +91,28 @@ pub struct Config {
     pub manifest_bytes: u64,
     /// Most logs. Default 1,024.
     pub logs_max: usize,
+    /// Threads, with a ring and an arena each; a log belongs to one of them by the hash of its name. May change between opens.
+    /// Default 1.
+    pub shards: usize,
+    /// How what was written is made durable. Default `Auto`.
+    pub sync: SyncMode,
+    /// Most commits of a log in flight. A further one starts only when enough waits for it to be worth it. Default 4.
+    pub commit_depth: usize,
+    /// How long a commit waits for more appends. Default 0: what arrives during a commit is the next one.
+    pub linger: Duration,
+    /// What small commits do with the last block. Default `Rewrite`.
+    pub small_commits: SmallCommits,
+    /// After how long what was only accepted or written is made durable. Default 100 ms.
+    pub flush_interval: Duration,
+    /// After how many bytes of a log that is done at once. Default 1 MiB.
+    pub flush_bytes: u32,
+    /// How long a shard looks for work before it sleeps, while it is busy. Off where there are not more cores than shards and one
+    /// more. Default 20 us.
+    pub spin: Duration,
+    /// Memory of a shard for what was appended last, from which readers at the end are served. Default 32 MiB; 0 is off.
+    pub tail_cache_bytes: usize,
+    /// Age at which a segment is rolled, whether or not anything is appended: from 60 s on; `None` is off. Default 7 days.
+    pub segment_max_age: Option<Duration>,
     /// How long a log rests before a mark tells recovery that all of it was durable. Default 100 ms.
     pub idle_mark_after: Duration,
     /// How long opening waits for another process to let go of the store. Default 30 s.
@@ -85,6 +132,10 @@ pub enum Sabotage {
     KeepDeadTail,
     /// Callers are answered when a commit is started.
     AnswerBeforeCompletion,
+    /// One barrier stands for every file, also for those whose blocks were never written or go through the page cache.
+    BarrierForAll,
+    /// A roll does not wait for what the segment before it has not flushed.
+    RollBeforeFlush,
     /// The shard's thread panics when it takes a read.
     PanicOnRead,
     /// The shard's thread panics while it opens the store.
@@ -163,6 +214,16 @@ impl Config {
             arena_bytes: 32 << 20,
             manifest_bytes: 8 << 20,
             logs_max: 1_024,
+            shards: 1,
+            sync: SyncMode::Auto,
+            commit_depth: 4,
+            linger: Duration::ZERO,
+            small_commits: SmallCommits::Rewrite,
+            flush_interval: Duration::from_millis(100),
+            flush_bytes: 1 << 20,
+            spin: Duration::from_micros(20),
+            tail_cache_bytes: 32 << 20,
+            segment_max_age: Some(Duration::from_secs(7 * 24 * 3600)),
             idle_mark_after: Duration::from_millis(100),
             lock_wait: Duration::from_secs(30),
             #[cfg(feature = "simulation")]
@@ -188,6 +249,21 @@ impl Config {
         in_range("manifest_bytes", self.manifest_bytes, 64 << 10, 1 << 30)?;
         multiple_of("manifest_bytes", self.manifest_bytes, 2 * block)?;
         in_range("logs_max", self.logs_max as u64, 1, 1 << 20)?;
+        in_range("shards", self.shards as u64, 1, 64)?;
+        in_range("commit_depth", self.commit_depth as u64, 1, 32)?;
+        in_range("linger (us)", self.linger.as_micros() as u64, 0, 1_000_000)?;
+        in_range("flush_interval (us)", self.flush_interval.as_micros() as u64, 100, 3_600_000_000)?;
+        in_range("flush_bytes", u64::from(self.flush_bytes), block, 64 << 20)?;
+        in_range("spin (us)", self.spin.as_micros() as u64, 0, 10_000)?;
+        in_range("tail_cache_bytes", self.tail_cache_bytes as u64, 0, 1 << 36)?;
+        if let Some(age) = self.segment_max_age {
+            in_range(
+                "segment_max_age (ms)",
+                age.as_millis().try_into().unwrap_or(u64::MAX),
+                60_000,
+                u64::MAX / 1_000_000,
+            )?;
+        }
         let batch = ("batch_bytes_max", u64::from(self.batch_bytes_max));
         let batch_on_disk = (batch.1 + HEADER_BYTES as u64).next_multiple_of(8);
         // The header block of a new segment and the kept part of the tail block go into the same write.
@@ -201,11 +277,13 @@ impl Config {
 }
 
 impl CheckedConfig {
-    /// The most that may have been in flight past the durable end of a log at a crash, in bytes: one commit, and the
-    /// block that it shares with what stood before it.
+    /// The most that may stand past the durable end of a log at a crash, in bytes: two of the largest commits, what was written and
+    /// not flushed yet, and the block that they share with what stood before them. Commits in flight are bounded by this too,
+    /// however many `commit_depth` allows.
     #[must_use]
     pub fn look_ahead(&self) -> u64 {
-        u64::from(self.commit_bytes_max).next_multiple_of(BLOCK as u64) + BLOCK as u64
+        let in_flight = 2 * u64::from(self.commit_bytes_max) + u64::from(self.flush_bytes);
+        in_flight.next_multiple_of(BLOCK as u64) + BLOCK as u64
     }
 
     /// The least that the arena may shrink to where the host's limits are tight, in bytes.

@@ -149,6 +149,22 @@ pub enum AppendError {
         /// What the disk answered.
         source: DiskError,
     },
+    /// Too much is outstanding.
+    #[error("{outstanding} operations are waiting or in work, the limit is outstanding_max = {limit}: try again")]
+    Overloaded {
+        /// Operations outstanding.
+        outstanding: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// It was accepted, and could not be written: what came after it was refused too.
+    #[error("log {log}: the append at offset {first} was accepted and then lost, with all behind it: append it again")]
+    Lost {
+        /// The log.
+        log: LogId,
+        /// Its first offset, which another append has by now.
+        first: Offset,
+    },
     /// The log has used up its offsets or segment numbers.
     #[error("log {log} has no {what} left: use another range")]
     Exhausted {

@@ -21,12 +21,13 @@ pub mod shard;
 mod store;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Header, Record, StoredBatch, StoredRecord};
-pub use config::{Config, DirectIo, Preallocate};
+pub use config::{Config, DirectIo, Preallocate, SmallCommits, SyncMode};
 pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, ReadError};
 pub use id::{LogId, Offset, RangeNumber, Topic};
-pub use log::Receipt;
+pub use log::shared::Bounds;
+pub use log::{Level, Receipt};
 pub use pending::Pending;
 pub use shard::OpenReport;
 pub use shard::command::ReadAnswer;
-pub use store::{Counters, Log, Reading, Store};
+pub use store::{Appending, Counters, Log, ReadOptions, Reading, Store};
 pub use strandline_disk::Capabilities;

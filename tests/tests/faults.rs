@@ -131,7 +131,10 @@ fn making_a_store_may_fail_at_any_operation() {
 }
 
 fn ask(machine: &mut Machine, log: usize, serial: u64, bytes: usize) -> Pending<AppendAnswer> {
-    assert!(machine.running().append(log, serial, batch_of(serial, 1, bytes)), "room in the queue");
+    assert!(
+        machine.running().append(log, serial, batch_of(serial, 1, bytes), strandline::Level::Durable),
+        "room in the queue"
+    );
     machine.running().appends.pop().expect("the append that was just asked").answer
 }
 

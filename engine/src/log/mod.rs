@@ -1,6 +1,11 @@
 //! A log: one range of a topic, its segments, and where it stands. Plain state and plain decisions.
 
+pub mod flight;
 pub mod locate;
+pub mod shared;
 mod state;
+pub mod tail_cache;
 
-pub use state::{Log, Making, Queued, Receipt, Successor};
+pub use flight::{Flight, Level, Queued, Receipt, Staged, Waiting};
+pub use shared::Shared;
+pub use state::{Log, Making, Successor};

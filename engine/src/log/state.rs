@@ -1,37 +1,17 @@
 //! The state of one log, owned by its shard. No I/O.
 
-use crate::batch::Batch;
-use crate::error::{AppendError, Latch};
+use super::flight::{Flight, Queued, Staged, Waiting};
+use super::shared::Shared;
+use crate::error::Latch;
 use crate::id::{Epoch, LogId, Offset, Seq};
-use crate::pending::Answer;
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::Closed;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use strandline_disk::DiskError;
-
-/// What an acknowledged append was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Receipt {
-    /// The offset of its first record.
-    pub first: Offset,
-    /// One past the offset of its last record.
-    pub end: Offset,
-    /// When the store took it, wall ms.
-    pub store_time_ms: u64,
-}
-
-/// A batch that waits to be staged. `A` is what is held while it is outstanding.
-pub struct Queued<A> {
-    /// The batch.
-    pub batch: Batch,
-    /// Who waits for it.
-    pub answer: Answer<Result<Receipt, AppendError>>,
-    /// Its share of the store's limits, given back when dropped.
-    pub admitted: A,
-}
 
 /// The segment that comes after the active one.
 #[derive(Debug)]
@@ -102,6 +82,35 @@ impl Making {
     }
 }
 
+/// Where batches were lost after they had been taken: receipts given before that are void from there on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    count: u32,
+    /// Number and offset, both growing: an older loss at or behind a newer one says nothing more.
+    from: Vec<(u32, Offset)>,
+}
+
+impl Losses {
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// What was taken and not staged, from `from` on, is lost.
+    pub fn note(&mut self, from: Offset) {
+        self.count = self.count.wrapping_add(1);
+        self.from.retain(|(_, earlier)| *earlier < from);
+        self.from.push((self.count, from));
+    }
+
+    /// Whether what ends at `end` and was taken when there had been `count` losses is lost.
+    #[must_use]
+    pub fn concern(&self, count: u32, end: Offset) -> bool {
+        self.from.iter().any(|(number, from)| *number > count && *from < end)
+    }
+}
+
 /// The state of one log.
 pub struct Log<A> {
     /// Which log it is.
@@ -118,8 +127,12 @@ pub struct Log<A> {
     pub successor: Successor,
     /// The number that the next segment gets; none when they are used up.
     pub next_seq: Option<Seq>,
-    /// The offset that the next record gets.
+    /// The offset that the next record gets when it is taken.
     pub end: Offset,
+    /// Offsets below it have been laid into a write.
+    pub staged_end: Offset,
+    /// Offsets below it are in completed writes.
+    pub written_end: Offset,
     /// Offsets below it are durable, and readable.
     pub durable_end: Offset,
     /// What the newest batch or mark on disk says of how far the log is durable.
@@ -128,12 +141,28 @@ pub struct Log<A> {
     pub last_store_time_ms: u64,
     /// Batches that wait to be staged.
     pub queued: VecDeque<Queued<A>>,
-    /// A commit is in flight.
-    pub committing: bool,
+    /// Payload bytes of those.
+    pub queued_bytes: usize,
+    /// Writes that were started and not settled yet, in the order of their offsets.
+    pub flights: VecDeque<Flight<A>>,
+    /// Batches that are written and wait to become durable before they are answered.
+    pub unflushed: VecDeque<Staged<A>>,
+    /// Who waits for an append of theirs to become durable.
+    pub waiting: Vec<Waiting<A>>,
+    /// What is below it is flushed as soon as it is written.
+    pub flush_through: Offset,
+    /// Some completed write waits for a flush.
+    pub wants_flush: bool,
+    /// A flush that covers what was written when it started is in flight.
+    pub flushing: bool,
+    /// Since when something is written and not durable, since boot in nanoseconds.
+    pub unflushed_since_ns: u64,
+    /// How often batches that had been taken were refused later, and from which offset on each time.
+    pub losses: Losses,
+    /// What callers see of the log without asking its shard.
+    pub shared: Arc<Shared>,
     /// The log is in the shard's list of logs with work.
     pub listed: bool,
-    /// The log is in the shard's list of logs that rest: once, however often it rested.
-    pub resting: bool,
     /// When the last commit was settled, since boot in nanoseconds.
     pub settled_ns: u64,
     /// Why it takes no appends.
@@ -147,6 +176,7 @@ impl<A> Log<A> {
     #[must_use]
     pub fn empty(id: LogId) -> Log<A> {
         Log {
+            shared: Arc::new(Shared::new(id.clone())),
             id,
             start: Offset(0),
             epoch: Epoch(0),
@@ -155,13 +185,22 @@ impl<A> Log<A> {
             successor: Successor::None,
             next_seq: Seq::new(0),
             end: Offset(0),
+            staged_end: Offset(0),
+            written_end: Offset(0),
             durable_end: Offset(0),
             marked_end: Offset(0),
             last_store_time_ms: 0,
             queued: VecDeque::new(),
-            committing: false,
+            queued_bytes: 0,
+            flights: VecDeque::new(),
+            unflushed: VecDeque::new(),
+            waiting: Vec::new(),
+            flush_through: Offset(0),
+            wants_flush: false,
+            flushing: false,
+            unflushed_since_ns: u64::MAX,
+            losses: Losses::default(),
             listed: false,
-            resting: false,
             settled_ns: 0,
             latch: None,
             unread: None,
@@ -171,8 +210,37 @@ impl<A> Log<A> {
     /// Whether something on disk should say how far the log is durable, and nothing does yet.
     #[must_use]
     pub fn wants_mark(&self) -> bool {
-        let quiet = self.queued.is_empty() && !self.committing && self.latch.is_none();
+        let quiet = self.queued.is_empty() && self.is_settled() && self.latch.is_none();
         quiet && self.active.is_some() && self.marked_end < self.durable_end
+    }
+
+    /// Whether all that was staged is durable and nothing is in flight.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.flights.is_empty() && !self.flushing && !self.has_unflushed()
+    }
+
+    /// Whether something is written, or being written, and not durable.
+    #[must_use]
+    pub fn is_exposed(&self) -> bool {
+        self.flushing || !self.flights.is_empty() || self.has_unflushed()
+    }
+
+    /// Whether something is written and not durable: batches, or only a mark.
+    #[must_use]
+    pub fn has_unflushed(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| active.unflushed_bytes() > 0)
+    }
+
+    /// Takes all ends over from what recovery found.
+    pub fn begin_at(&mut self, end: Offset) {
+        (self.end, self.staged_end, self.written_end, self.durable_end) = (end, end, end, end);
+        self.shared.show(self.start, end, end);
+    }
+
+    /// Shows to callers how far the log has come.
+    pub fn show(&self) {
+        self.shared.show(self.start, self.durable_end, self.written_end);
     }
 
     /// The stamp of a batch that is taken at `wall_ms`: never smaller than the one before it.

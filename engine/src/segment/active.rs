@@ -1,8 +1,8 @@
 //! The active segment: the write head of a log. Plain state; what it lays into buffers others write.
 
 use super::tail::{Laid, Tail};
-use crate::batch::Batch;
 use crate::format::batch::{BatchHeader, HEADER_BYTES, total_length};
+use crate::format::checksum::crc32c;
 use crate::format::index::{self, Index};
 use crate::format::segment::SegmentHeader;
 use crate::id::{Generation, Offset, SegmentId, Uid};
@@ -21,6 +21,8 @@ pub struct PreparedFile {
     pub size: u64,
     /// The most that may be in flight past its durable end, in bytes, as the manifest recorded it.
     pub look_ahead: u64,
+    /// Whether it was written whole and synced.
+    pub anchored: bool,
     /// The file, open.
     pub file: File,
 }
@@ -59,13 +61,17 @@ pub struct Active {
     pub size: u64,
     /// The most that may be in flight past its durable end, in bytes: recovery looks no further.
     pub look_ahead: u64,
-    /// The durable end and the bytes of its block.
+    /// The staged end and the bytes of its block.
     tail: Tail,
+    /// The position after the last batch of a completed write.
+    written: Position,
+    /// The position after the last durable batch.
+    durable: Position,
     /// Commits so far.
     commits: u64,
     /// Bytes of those commits.
     commit_bytes: u64,
-    /// Where the next batch goes: ahead of the tail while a commit is in flight.
+    /// Where the next batch goes: ahead of the tail only while a commit is being laid.
     staged: Position,
     /// Batches end here at the latest; behind it there is room for a mark, the largest index and the footer.
     limit: Position,
@@ -73,6 +79,8 @@ pub struct Active {
     header: Option<Box<SegmentHeader>>,
     /// Whether the manifest has been told that it is live.
     pub announced: bool,
+    /// Whether its blocks were written whole and synced before it was used: what a barrier by another file may rely on.
+    pub anchored: bool,
 }
 
 /// The position up to which batches may stand in a file of `size` bytes.
@@ -95,6 +103,8 @@ impl Active {
             index: Index::default(),
             store_times_ms: (0, 0),
             tail: Tail::at_boundary(Position(0)),
+            written: Position(BLOCK as u64),
+            durable: Position(BLOCK as u64),
             commits: 0,
             commit_bytes: 0,
             staged: Position(BLOCK as u64),
@@ -103,6 +113,7 @@ impl Active {
             limit: batch_limit(prepared.size),
             header: Some(Box::new(header)),
             announced: false,
+            anchored: prepared.anchored,
         }
     }
 
@@ -120,6 +131,8 @@ impl Active {
             index,
             store_times_ms,
             staged: tail.end(),
+            written: tail.end(),
+            durable: tail.end(),
             tail,
             commits: 0,
             commit_bytes: 0,
@@ -128,27 +141,61 @@ impl Active {
             limit: batch_limit(prepared.size),
             header: None,
             announced: true,
+            anchored: prepared.anchored,
         }
     }
 
     /// The position after the last durable batch.
     #[must_use]
     pub fn durable_end(&self) -> Position {
-        self.tail.end().max(Position(BLOCK as u64))
+        self.durable
+    }
+
+    /// The position after the last batch of a completed write.
+    #[must_use]
+    pub fn written_end(&self) -> Position {
+        self.written
+    }
+
+    /// Bytes that are written and not durable.
+    #[must_use]
+    pub fn unflushed_bytes(&self) -> u64 {
+        self.written.since(self.durable)
     }
 
     /// Bytes of its batches that are durable.
     #[must_use]
     pub fn logical_bytes(&self) -> u64 {
-        self.durable_end().since(Position(BLOCK as u64))
+        self.durable.since(Position(BLOCK as u64))
     }
 
-    /// Whether a batch of `payload` bytes still fits behind `laid` bytes that are being laid.
+    /// Whether `length` bytes of batches still fit behind what was staged.
     #[must_use]
-    pub fn fits(&self, laid: usize, payload: usize) -> bool {
-        let more = laid + total_length(payload);
-        let in_flight = (self.buffer_bytes(more) + BLOCK) as u64;
-        self.staged.plus(more) <= self.limit && in_flight <= self.look_ahead
+    pub fn has_room(&self, length: usize) -> bool {
+        self.staged.plus(length) <= self.limit
+    }
+
+    /// Whether `length` bytes more may stand past the durable end: recovery looks no further than the look-ahead.
+    #[must_use]
+    pub fn may_fly(&self, length: usize) -> bool {
+        let from = if self.durable > Position(BLOCK as u64) { self.durable.block_floor(BLOCK) } else { Position(0) };
+        self.staged.plus(length).block_ceiling(BLOCK).since(from) <= self.look_ahead
+    }
+
+    /// Whether the next commit starts in a block of its own, so that it may be written while others are in flight.
+    #[must_use]
+    pub fn ends_on_a_block(&self) -> bool {
+        self.staged == self.staged.block_floor(BLOCK)
+    }
+
+    /// How long a mark has to be that fills the block in which `length` bytes more would end; 0 when there is nothing to fill, or
+    /// no room for it.
+    #[must_use]
+    pub fn pad_bytes(&self, length: usize) -> usize {
+        let end = self.staged.plus(length);
+        let gap = end.block_ceiling(BLOCK).since(end) as usize;
+        let gap = if (1..HEADER_BYTES).contains(&gap) { gap + BLOCK } else { gap };
+        if self.has_room(length + gap) && self.may_fly(length + gap) { gap } else { 0 }
     }
 
     /// How large a buffer a commit of `length` batch bytes takes.
@@ -175,20 +222,30 @@ impl Active {
     }
 
     /// Lays one batch into `room`, which starts where the batch will stand; gives the bytes that it took.
-    pub fn lay_batch(&mut self, header: &BatchHeader, batch: &Batch, room: &mut [u8]) -> usize {
-        let length = total_length(batch.payload().len());
-        let payload_end = HEADER_BYTES + batch.payload().len();
+    pub fn lay_batch(&mut self, header: &BatchHeader, payload: &[u8], room: &mut [u8]) -> usize {
+        let length = total_length(payload.len());
+        let payload_end = HEADER_BYTES + payload.len();
         room[..HEADER_BYTES].copy_from_slice(&header.encode(self.uid, self.staged));
-        room[HEADER_BYTES..payload_end].copy_from_slice(batch.payload());
+        room[HEADER_BYTES..payload_end].copy_from_slice(payload);
         room[payload_end..length].fill(0);
         self.note(header, length);
         length
     }
 
-    /// Lays a mark into `room`.
+    /// Lays a mark that fills all of `room`.
     pub fn lay_mark(&mut self, header: &BatchHeader, room: &mut [u8]) {
-        room[..HEADER_BYTES].copy_from_slice(&header.encode(self.uid, self.staged));
-        self.staged = self.staged.plus(HEADER_BYTES);
+        let (head, filling) = room.split_at_mut(HEADER_BYTES);
+        filling.fill(0);
+        let header = BatchHeader { payload_bytes: filling.len() as u32, payload_crc: crc32c(filling), ..*header };
+        head.copy_from_slice(&header.encode(self.uid, self.staged));
+        self.staged = self.staged.plus(HEADER_BYTES + filling.len());
+    }
+
+    /// A commit was laid into `buffer`, which will be written at `at`: the next one goes on behind it.
+    pub fn laid(&mut self, buffer: &Buffer, at: Position) {
+        self.tail.advance(buffer, at, self.staged);
+        self.commits += 1;
+        self.commit_bytes += self.staged.since(at);
     }
 
     fn note(&mut self, header: &BatchHeader, length: usize) {
@@ -218,10 +275,14 @@ impl Active {
         self.commit_bytes.checked_div(self.commits).unwrap_or(0)
     }
 
-    /// Takes over a commit that became durable.
-    pub fn advance(&mut self, buffer: &Buffer, at: Position, end: Position) {
-        self.tail.advance(buffer, at, end);
-        self.commits += 1;
-        self.commit_bytes += end.since(at);
+    /// What ends at `end` was written.
+    pub fn note_written(&mut self, end: Position) {
+        self.written = self.written.max(end);
+    }
+
+    /// What ends at `end` is durable.
+    pub fn note_durable(&mut self, end: Position) {
+        self.durable = self.durable.max(end);
+        self.written = self.written.max(end);
     }
 }

@@ -4,9 +4,10 @@ use crate::batch::{Batch, ReadMemory};
 use crate::config::CheckedConfig;
 use crate::error::{AppendError, CloseError, LogError, ReadError};
 use crate::id::{LogId, Offset};
-use crate::log::Receipt;
+use crate::log::tail_cache::Home;
+use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Answer, Places, Unanswered};
-use crate::shard::read::ReadBatches;
+pub use crate::shard::read::ReadBatches;
 use crossbeam_queue::ArrayQueue;
 use event_listener::{Event, EventListener, IntoNotification};
 use std::sync::Arc;
@@ -22,14 +23,30 @@ pub type AppendAnswer = Result<Receipt, AppendError>;
 /// What a read is answered.
 pub type ReadAnswer = Result<ReadBatches, ReadError>;
 
+/// What opening a log is answered.
+pub type LogAnswer = Result<OpenedLog, LogError>;
+/// What a wait for durability is answered.
+pub type DurableAnswer = Result<(), AppendError>;
+
+/// A log that was opened: its number in the shard, and what callers see of it.
+#[derive(Clone, Debug)]
+pub struct OpenedLog {
+    /// Its number.
+    pub number: LogNumber,
+    /// What callers see of it.
+    pub shared: Arc<Shared>,
+}
+
 /// What callers ask of a shard.
 pub enum Command {
-    /// Append a batch and make it durable.
+    /// Append a batch.
     Append {
         /// The log.
         log: LogNumber,
         /// The batch.
         batch: Batch,
+        /// How safe it is to be when it is answered.
+        level: Level,
         /// Who waits for it.
         answer: Answer<AppendAnswer>,
         /// Its share of the limits.
@@ -43,8 +60,23 @@ pub enum Command {
         offset: Offset,
         /// About how many bytes.
         bytes: usize,
+        /// Also what is written and not durable yet.
+        past_durable: bool,
         /// Who waits for it.
         answer: Answer<ReadAnswer>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Wait until an append is durable.
+    UntilDurable {
+        /// The log.
+        log: LogNumber,
+        /// What the append was answered.
+        receipt: Receipt,
+        /// Flush now, and not when the interval is over.
+        now: bool,
+        /// Who waits for it.
+        answer: Answer<DurableAnswer>,
         /// Its share of the limits.
         admitted: Admitted,
     },
@@ -53,7 +85,7 @@ pub enum Command {
         /// The log.
         log: LogId,
         /// Who waits for it.
-        answer: Answer<Result<LogNumber, LogError>>,
+        answer: Answer<LogAnswer>,
         /// Its share of the limits.
         admitted: Admitted,
     },
@@ -67,8 +99,12 @@ pub enum Command {
 /// Plain counters of what a shard did, since it was opened.
 #[derive(Debug, Default)]
 pub struct ShardCounters {
-    /// Commits that were settled.
+    /// Writes of batches and marks that were settled.
     pub commits: AtomicU64,
+    /// Flushes beside durable writes: barriers and syncs of single files.
+    pub flushes: AtomicU64,
+    /// Barriers among them.
+    pub barriers: AtomicU64,
     /// Records acknowledged.
     pub records: AtomicU64,
     /// Payload bytes acknowledged.
@@ -77,6 +113,10 @@ pub struct ShardCounters {
     pub rolls: AtomicU64,
     /// Rolls that had to wait for their successor.
     pub rolls_waited: AtomicU64,
+    /// Reads from the disk that were started.
+    pub reads: AtomicU64,
+    /// Batches that had been accepted and could not be written.
+    pub lost: AtomicU64,
 }
 
 /// The way into a shard, shared by all callers.
@@ -93,8 +133,7 @@ pub struct Queue {
     /// Places for the answers of appends, used again and again.
     pub(crate) receipts: Places<AppendAnswer>,
     /// Payload buffers, used again and again.
-    payloads: ArrayQueue<Vec<u8>>,
-    payload_bytes_kept: usize,
+    payloads: Home,
     /// Memory for reads, used again and again.
     read_memory: ReadMemory,
     /// What the shard did.
@@ -144,7 +183,9 @@ pub enum Refused {
 const READS_KEPT: usize = 8;
 
 /// How many payload buffers are kept for use again.
-const PAYLOADS_KEPT: usize = 256;
+const PAYLOADS_KEPT: usize = 1_024;
+/// Larger payload buffers are not kept, in bytes.
+const PAYLOAD_BYTES_KEPT: usize = 64 << 10;
 
 impl Queue {
     /// A queue with the limits of `config`, whose shard is woken by `doorbell`.
@@ -162,9 +203,11 @@ impl Queue {
             bytes_limit: config.outstanding_bytes_max,
             room: Event::new(),
             receipts: Places::new(config.outstanding_max),
-            payloads: ArrayQueue::new(PAYLOADS_KEPT.min(config.outstanding_max)),
+            payloads: Home {
+                buffers: Arc::new(ArrayQueue::new(PAYLOADS_KEPT.min(config.outstanding_max))),
+                bytes_max: PAYLOAD_BYTES_KEPT,
+            },
             read_memory: ReadMemory::new(READS_KEPT, config.read_bytes_max as usize * 2),
-            payload_bytes_kept: config.batch_bytes_max as usize / 4,
             counters: ShardCounters::default(),
         })
     }
@@ -257,13 +300,12 @@ impl Queue {
     /// An empty payload buffer, used before where there is one.
     #[must_use]
     pub fn payload(&self) -> Vec<u8> {
-        self.payloads.pop().unwrap_or_default()
+        self.payloads.buffers.pop().unwrap_or_default()
     }
 
-    /// Gives a payload buffer back for use again, unless it is a large one.
-    pub fn give_payload_back(&self, payload: Vec<u8>) {
-        if payload.capacity() <= self.payload_bytes_kept.max(64 << 10) {
-            let _ = self.payloads.push(payload);
-        }
+    /// Where payload buffers go for use again.
+    #[must_use]
+    pub fn payloads(&self) -> &Home {
+        &self.payloads
     }
 }

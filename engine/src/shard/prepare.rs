@@ -4,8 +4,8 @@
 //! then may a record go into it. Otherwise an acknowledged record could stand in a file that nothing leads to.
 
 use super::command::LogNumber;
+use super::roll::PREPARE_RETRY_NS;
 use super::shard::{Event, Shard};
-use super::stage::PREPARE_RETRY_NS;
 use crate::config::{CheckedConfig, Preallocate, sabotaged};
 use crate::format::manifest::Edit;
 use crate::format::segment::{SegmentHeader, SegmentState};
@@ -64,7 +64,8 @@ impl<D: Disk> Shard<D> {
     /// Starts making the successor of a log that is being written, unless there is one.
     pub(super) fn prepare_ahead(&mut self, number: LogNumber) {
         let log = &mut self.logs[number.0];
-        let Some(active) = &log.active else { return };
+        // The manifest hears of segments in their order: that this one is live, and then that the next one is prepared.
+        let Some(active) = log.active.as_ref().filter(|active| active.announced) else { return };
         let used = active.staged_end().0.saturating_mul(1000) / active.size.max(1);
         match &log.successor {
             Successor::Making(making) => {
@@ -136,7 +137,7 @@ impl<D: Disk> Plan<D> {
             size,
             look_ahead,
         };
-        self.fill(&file, &header).await?;
+        let anchored = self.fill(&file, &header).await?;
         // Without this sync the length, the extents and the header could be lost under a record that was acknowledged.
         transfer::sync(&self.disk, &file).await?;
         // Without these two the file, or its directory, could be gone after a power cut.
@@ -147,7 +148,7 @@ impl<D: Disk> Plan<D> {
         if !sabotaged!(self.config, RecordBeforeEdit) {
             durable.await.map_err(PrepareError::Manifest)?;
         }
-        Ok(PreparedFile { id: segment, uid, generation, size, look_ahead, file })
+        Ok(PreparedFile { id: segment, uid, generation, size, look_ahead, anchored, file })
     }
 
     /// Makes the segment's directory. `None` when a directory of this name holds a live segment that the manifest does not
@@ -179,7 +180,8 @@ impl<D: Disk> Plan<D> {
 
     /// Writes the header block, and with `preallocate = written` zeros behind it, in bursts, pacing itself by how full the active segment
     /// is. In a hurry the rest stays unwritten: those appends cost more, but none waits for the filling.
-    async fn fill(&self, file: &File, header: &SegmentHeader) -> Result<(), DiskError> {
+    /// True when all of it was written.
+    async fn fill(&self, file: &File, header: &SegmentHeader) -> Result<bool, DiskError> {
         let whole = self.config.preallocate == Preallocate::Written;
         let end = if whole { header.size } else { BLOCK as u64 };
         let mut position = Position(0);
@@ -196,7 +198,7 @@ impl<D: Disk> Plan<D> {
             self.burst(file, header, position, stop).await?;
             position = stop;
         }
-        Ok(())
+        Ok(position.0 >= header.size)
     }
 
     /// Fills `from..to`, all of it in flight at once; the header block goes first where it is in there.

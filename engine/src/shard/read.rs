@@ -61,9 +61,22 @@ struct Plan {
 }
 
 impl<D: Disk> Shard<D> {
-    pub(super) fn start_read(&mut self, number: LogNumber, offset: Offset, bytes: usize, reader: Reader) {
+    pub(super) fn start_read(
+        &mut self,
+        number: LogNumber,
+        offset: Offset,
+        bytes: usize,
+        past_durable: bool,
+        (answer, admitted): Reader,
+    ) {
         let bytes = bytes.clamp(1, self.config.read_bytes_max as usize);
-        match self.aheads[number.0].serve(offset, bytes, reader) {
+        // The caller may have looked before the last commit was there.
+        let near = self.logs[number.0].shared.read(offset, bytes, past_durable).filter(|near| !near.is_empty());
+        if let Some(batches) = near {
+            let next = batches.last().map_or(offset, StoredBatch::end);
+            return admitted.answer(answer, Ok(ReadBatches { batches, next }));
+        }
+        match self.aheads[number.0].serve(offset, bytes, (answer, admitted)) {
             Served::Now(reader, result) => self.answer_read(number, offset, bytes, reader, *result),
             Served::Later => {}
             Served::No(reader) => self.fetch(number, offset, bytes, Some(reader)),
@@ -72,6 +85,7 @@ impl<D: Disk> Shard<D> {
 
     /// Reads from the disk, for a reader or ahead of one.
     pub(super) fn fetch(&mut self, number: LogNumber, offset: Offset, bytes: usize, reader: Option<Reader>) {
+        self.queue.counters.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let log = &self.logs[number.0];
         let (disk, memory) = (self.disk.clone(), self.queue.read_memory());
         let done = move |loaded, result| {
@@ -300,7 +314,7 @@ impl Plan {
     fn find(&self, window: &Arc<ReadBytes>, walk: Walk, to: Position) -> Found {
         let next = walk.good.last().map_or(self.offset, |(_, header, _)| header.end);
         let good = walk.good.into_iter();
-        let batches = good.map(|(at, header, payload)| StoredBatch::verified(at, header, window.clone(), payload));
+        let batches = good.map(|(at, header, payload)| StoredBatch::kept(at, header, window.clone(), payload));
         let mut read = ReadBatches { batches: batches.collect(), next };
         let (mut at, mut bytes) = (walk.at, walk.bytes);
         // A window that is shorter than it should be ends at the end of the file, and nothing comes behind it.

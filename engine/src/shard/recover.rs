@@ -66,7 +66,7 @@ impl<D: Disk> Recovery<'_, D> {
             self.take(&mut recovered, *seq, record, next).await;
         }
         let log = &mut recovered.log;
-        log.durable_end = log.end;
+        log.begin_at(log.end);
         recovered
     }
 
@@ -436,6 +436,8 @@ fn prepared_file(id: &SegmentId, record: &SegmentRecord, file: File) -> Prepared
         generation: record.generation,
         size: record.size,
         look_ahead: record.look_ahead,
+        // Not known: the manifest does not say how the file was made.
+        anchored: false,
         file,
     }
 }

@@ -1,14 +1,15 @@
 //! Settle: what came back of the disk is taken over, and its callers are answered. Plain code; on failure it latches.
 
-use super::command::LogNumber;
+use super::command::{Admitted, LogNumber};
+use super::commit::Landed;
 use super::prepare::PrepareError;
 use super::shard::{Event, Shard};
-use super::stage::{Committed, Staged, refuse_all};
 use crate::error::{AppendError, Latch, LogError};
 use crate::format::manifest::Edit;
 use crate::format::segment::SegmentFooter;
 use crate::id::{Offset, Seq};
-use crate::log::Successor;
+use crate::log::tail_cache::{Kept, bytes_of};
+use crate::log::{Flight, Level, Staged, Successor};
 use crate::manifest::ManifestError;
 use crate::segment::active::PreparedFile;
 use crate::segment::seal;
@@ -18,8 +19,10 @@ use strandline_disk::{Disk, DiskError, Position, Verb};
 impl<D: Disk> Shard<D> {
     /// Takes over one event.
     pub(super) fn settle(&mut self, event: Event) {
+        self.heed_other_shards();
         match event {
-            Event::Committed(committed) => self.settle_commit(*committed),
+            Event::Landed { landed, group } => self.settle_landed(landed, group),
+            Event::Flushed { covered, barrier, result } => self.settle_flushed(covered, barrier, result),
             Event::Manifest(commit) => self.manifest.settle(commit),
             Event::Prepared { log, result } => self.settle_prepared(log, result),
             Event::Sealed { log, segment, result } => self.settle_sealed(log, segment, result),
@@ -28,112 +31,304 @@ impl<D: Disk> Shard<D> {
             Event::LogMade { log, result } => match result {
                 Ok(()) => self.add_log(log),
                 Err(ManifestError::Disk(source) | ManifestError::Latched(source)) => {
-                    self.answer_makers(&log, &Err(LogError::Manifest(source)))
+                    self.answer_makers(&log, Err(LogError::Manifest(source)));
                 }
                 Err(ManifestError::Full { needed, room }) => {
-                    self.answer_makers(&log, &Err(LogError::ManifestFull { needed, room }));
+                    self.answer_makers(&log, Err(LogError::ManifestFull { needed, room }));
                 }
             },
         }
     }
 
-    fn settle_commit(&mut self, mut committed: Committed) {
-        let number = committed.log;
-        self.commits_in_flight -= 1;
+    fn settle_landed(&mut self, landed: Landed, group: Option<u64>) {
+        let Landed { log: number, number: flight, at, result } = landed;
+        self.flights -= 1;
         self.queue.counters.commits.fetch_add(1, Ordering::Relaxed);
         let log = &mut self.logs[number.0];
-        log.committing = false;
         log.settled_ns = self.now.boot_ns;
+        if let Some(flight) = log.flights.iter_mut().find(|waiting| waiting.number == flight) {
+            flight.landed = true;
+            self.singles -= usize::from(flight.durable);
+        }
         let segment = log.active.as_ref().map(|active| active.id.clone());
-        if let (Err(source), Some(segment)) = (&committed.result, segment) {
-            let latch = Latch { segment, position: committed.at, source: source.clone() };
-            self.latch_all_in_flight(number, latch);
+        if let (Err(source), Some(segment)) = (result, segment) {
+            tracing::error!(%segment, position = %at, error = %source, "a commit failed: its log is latched");
+            let full = source.is_full();
+            self.latch(number, Latch { segment, position: at, source: source.clone() });
+            // It may have been lost together with every other write that the device had not made durable. A full disk concerns only
+            // its own log.
+            if !full {
+                self.latch_what_a_flush_took_along(&source, std::iter::empty());
+            }
         }
-        if let Some(latch) = self.logs[number.0].latch.clone() {
-            return self.fail(number, committed.staged, &latch);
+        if self.logs[number.0].latch.is_some() {
+            self.fail_exposed(number);
+        } else {
+            self.take_landed(number, group);
         }
-        let log = &mut self.logs[number.0];
-        if let Some(active) = log.active.as_mut() {
-            active.advance(&committed.buffer, committed.at, committed.end);
-        }
-        log.durable_end = committed.end_offset;
-        log.marked_end = log.marked_end.max(committed.durable_to);
-        self.acknowledge(&mut committed.staged);
-        self.spare_lists.push(committed.staged);
-        self.announce(number);
-        self.rest_or_go_on(number);
+        self.land_in_group(number, group);
     }
 
-    /// A write that failed may have been lost together with every other write that the device had not yet made durable:
-    /// all logs with a commit in flight are latched before any of them is acknowledged. A full disk concerns only its own log.
-    fn latch_all_in_flight(&mut self, failed: LogNumber, latch: Latch) {
-        tracing::error!(segment = %latch.segment, position = %latch.position, error = %latch.source, "a commit failed: its log is latched");
-        let spreads = !latch.source.is_full();
-        for (number, log) in self.logs.iter_mut().enumerate() {
-            let concerned = number == failed.0 || (spreads && log.committing);
-            if concerned && log.latch.is_none() {
-                log.latch = Some(Box::new(latch.clone()));
+    /// Takes over the writes that have landed, in the order of their offsets.
+    fn take_landed(&mut self, number: LogNumber, group: Option<u64>) {
+        let (mut taken, mut wanted, mut answers) = (0, false, std::mem::take(&mut self.answers));
+        let log = &mut self.logs[number.0];
+        while let Some(mut flight) = log.flights.pop_front_if(|flight| flight.landed) {
+            taken += 1;
+            let direct = flight.durable && !log.has_unflushed();
+            log.written_end = flight.end_offset;
+            log.marked_end = log.marked_end.max(flight.durable_to);
+            if let Some(active) = log.active.as_mut() {
+                active.note_written(flight.end);
+                if direct {
+                    active.note_durable(flight.end);
+                }
+            }
+            if direct {
+                log.durable_end = flight.end_offset;
+            }
+            keep_for_readers(&mut self.tail_budget, &self.queue, number, &log.shared, &mut flight);
+            for mut staged in flight.staged.drain(..) {
+                match staged.receipt.level {
+                    Level::Durable if !direct => {
+                        wanted = true;
+                        log.unflushed.push_back(staged);
+                    }
+                    _ => {
+                        staged.receipt.level = if direct { Level::Durable } else { Level::Written };
+                        answers.push(staged);
+                    }
+                }
+            }
+            wanted |= flight.durable && !direct;
+            self.spare_lists.push(flight.staged);
+        }
+        self.evict_from_tails();
+        let log = &mut self.logs[number.0];
+        log.show();
+        let exposed = log.has_unflushed();
+        let wanted = wanted || (exposed && log.durable_end < log.flush_through);
+        self.answer_appends(&mut answers);
+        self.answers = answers;
+        // What is in a group is flushed when all of it has landed; what landed out of order may have left its group behind.
+        if wanted && (group.is_none() || taken > 1) {
+            self.want_flush(number);
+        } else if exposed && !wanted {
+            self.flush_later(number);
+        }
+        self.after_progress(number);
+    }
+
+    fn land_in_group(&mut self, number: LogNumber, group: Option<u64>) {
+        let Some(place) = group.and_then(|group| self.groups.iter().position(|waiting| waiting.number == group)) else {
+            return;
+        };
+        let group = &mut self.groups[place];
+        group.flying -= 1;
+        group.landed.push(number);
+        if group.flying == 0 {
+            for number in self.groups.swap_remove(place).landed {
+                self.want_flush(number);
             }
         }
     }
 
-    /// A flush that failed for a new segment, a footer or the manifest may have dropped what other logs had in flight on the
-    /// same device: they are latched before it is acknowledged.
-    fn latch_what_a_flush_took_along(&mut self, source: &DiskError) {
+    /// Answers what has become durable.
+    pub(super) fn acknowledge_durable(&mut self, number: LogNumber) {
+        let mut answers = std::mem::take(&mut self.answers);
+        let log = &mut self.logs[number.0];
+        log.show();
+        let end = log.durable_end;
+        while let Some(staged) = log.unflushed.pop_front_if(|staged| staged.receipt.end <= end) {
+            answers.push(staged);
+        }
+        self.answer_appends(&mut answers);
+        self.answers = answers;
+        self.after_progress(number);
+    }
+
+    /// A log has come further: what waits for that goes on.
+    fn after_progress(&mut self, number: LogNumber) {
+        let log = &mut self.logs[number.0];
+        if !log.has_unflushed() {
+            log.unflushed_since_ns = u64::MAX;
+        } else if log.unflushed.is_empty() && !log.flushing && !log.wants_flush {
+            self.flush_later(number);
+        }
+        self.answer_waiting(number);
+        self.announce(number);
+        if self.logs[number.0].queued.is_empty() {
+            self.let_rest(number);
+        } else {
+            self.list(number);
+        }
+    }
+
+    fn answer_appends(&self, answers: &mut Vec<Staged<Admitted>>) {
+        let counters = &self.queue.counters;
+        for mut staged in answers.drain(..) {
+            counters.records.fetch_add(staged.receipt.end.since(staged.receipt.first), Ordering::Relaxed);
+            counters.bytes.fetch_add(u64::from(staged.header.payload_bytes), Ordering::Relaxed);
+            if let (Some(answer), Some(admitted)) = (staged.answer.take(), staged.admitted.take()) {
+                admitted.answer(answer, Ok(staged.receipt));
+            }
+        }
+    }
+
+    /// Answers those who wait for an append that is durable now, or never will be.
+    pub(super) fn answer_waiting(&mut self, number: LogNumber) {
+        let log = &mut self.logs[number.0];
+        if log.waiting.is_empty() {
+            return;
+        }
+        let (latch, losses, id) = (log.latch.as_deref(), &log.losses, &log.id);
+        let end = log.durable_end;
+        for waiting in log.waiting.extract_if(.., |waiting| {
+            latch.is_some() || waiting.receipt.end <= end || losses.concern(waiting.receipt.losses, waiting.receipt.end)
+        }) {
+            let receipt = waiting.receipt;
+            let result = if losses.concern(receipt.losses, receipt.end) {
+                Err(AppendError::Lost { log: id.clone(), first: receipt.first })
+            } else if receipt.end <= end {
+                Ok(())
+            } else {
+                let latch = Box::new(latch.cloned().expect("it is latched, or it would wait on"));
+                Err(AppendError::Failed { log: id.clone(), latch })
+            };
+            waiting.admitted.answer(waiting.answer, result);
+        }
+    }
+}
+
+/// Failures.
+impl<D: Disk> Shard<D> {
+    fn latch(&mut self, number: LogNumber, latch: Latch) {
+        let log = &mut self.logs[number.0];
+        if log.latch.is_none() {
+            log.latch = Some(Box::new(latch));
+        }
+    }
+
+    /// A flush that failed may have dropped whatever the device had not yet made durable: every log with something exposed is latched,
+    /// here and in the other shards, before any of it is acknowledged. A full disk takes nothing along.
+    pub(super) fn latch_what_a_flush_took_along(
+        &mut self,
+        source: &DiskError,
+        covered: impl Iterator<Item = LogNumber>,
+    ) {
+        for number in covered {
+            self.latch_exposed(number, source);
+        }
         if source.is_full() {
             return;
         }
-        for log in self.logs.iter_mut().filter(|log| log.committing && log.latch.is_none()) {
-            let Some(active) = &log.active else { continue };
-            let (segment, position) = (active.id.clone(), active.durable_end());
-            log.latch = Some(Box::new(Latch { segment, position, source: source.clone() }));
+        self.seen_failures = self.failures.note(source, self.seen_failures);
+        self.latch_all_exposed(source);
+    }
+
+    fn latch_all_exposed(&mut self, source: &DiskError) {
+        for number in (0..self.logs.len()).map(LogNumber) {
+            if self.logs[number.0].is_exposed() {
+                self.latch_exposed(number, source);
+            }
+        }
+    }
+
+    fn latch_exposed(&mut self, number: LogNumber, source: &DiskError) {
+        let log = &mut self.logs[number.0];
+        let Some(active) = log.active.as_ref().filter(|_| log.latch.is_none()) else { return };
+        let (segment, position) = (active.id.clone(), active.durable_end());
+        tracing::error!(%segment, error = %source, "a flush failed: the log is latched");
+        log.latch = Some(Box::new(Latch { segment, position, source: source.clone() }));
+        self.fail_exposed(number);
+    }
+
+    /// A flush of another shard may have failed since this one looked last.
+    pub(super) fn heed_other_shards(&mut self) {
+        if let Some((seen, source)) = self.failures.since(self.seen_failures) {
+            self.seen_failures = seen;
+            self.latch_all_exposed(&source);
         }
     }
 
     /// Only the failure itself takes anything along: what a latched manifest refuses later never reached the disk.
     fn latch_what_the_manifest_took_along(&mut self, error: &ManifestError) {
         if let ManifestError::Disk(source) = error {
-            self.latch_what_a_flush_took_along(source);
+            self.latch_what_a_flush_took_along(source, std::iter::empty());
         }
     }
 
-    fn fail(&mut self, number: LogNumber, staged: Vec<Staged>, latch: &Latch) {
+    /// Answers everything of a latched log that has landed, and everything that waits.
+    pub(super) fn fail_exposed(&mut self, number: LogNumber) {
         let log = &mut self.logs[number.0];
-        let failed = AppendError::Failed { log: log.id.clone(), latch: Box::new(latch.clone()) };
-        for staged in staged {
-            if let Some(answer) = staged.answer {
-                staged.admitted.answer(answer, Err(failed.clone()));
+        let Some(latch) = log.latch.clone() else { return };
+        let failed = AppendError::Failed { log: log.id.clone(), latch: latch.clone() };
+        let mut staged: Vec<Staged<Admitted>> = log.unflushed.drain(..).collect();
+        log.flights.retain_mut(|flight| {
+            if flight.landed {
+                staged.append(&mut flight.staged);
+            }
+            !flight.landed
+        });
+        for mut staged in staged {
+            if let (Some(answer), Some(admitted)) = (staged.answer.take(), staged.admitted.take()) {
+                admitted.answer(answer, Err(failed.clone()));
             }
         }
-        refuse_all(log, &AppendError::Latched { log: log.id.clone(), latch: Box::new(latch.clone()) });
+        let latched = AppendError::Latched { log: log.id.clone(), latch };
+        self.refuse_all(number, &latched);
     }
+}
 
-    fn acknowledge(&mut self, staged: &mut Vec<Staged>) {
-        let counters = &self.queue.counters;
-        for staged in staged.drain(..) {
-            counters.records.fetch_add(staged.receipt.end.since(staged.receipt.first), Ordering::Relaxed);
-            counters.bytes.fetch_add(staged.payload_bytes as u64, Ordering::Relaxed);
-            if let Some(answer) = staged.answer {
-                staged.admitted.answer(answer, Ok(staged.receipt));
-            }
+/// Keeps the batches of a write for readers at the end of the log.
+fn keep_for_readers(
+    budget: &mut super::tail_budget::TailBudget,
+    queue: &super::command::Queue,
+    number: LogNumber,
+    shared: &crate::log::Shared,
+    flight: &mut Flight<Admitted>,
+) {
+    if budget.is_off() {
+        for staged in &mut flight.staged {
+            queue.payloads().give_back(std::mem::take(&mut staged.payload));
+        }
+        return;
+    }
+    if flight.staged.is_empty() {
+        return;
+    }
+    let keep = |staged: &mut Staged<Admitted>| Kept {
+        position: staged.position,
+        header: staged.header,
+        payload: std::mem::take(&mut staged.payload),
+    };
+    let batches: Vec<Kept> = flight.staged.iter_mut().map(keep).collect();
+    let bytes = bytes_of(&batches);
+    let pushed_out = shared.tail.publish(batches, queue.payloads());
+    budget.note(number, bytes, pushed_out);
+}
+
+/// Segments: made, sealed.
+impl<D: Disk> Shard<D> {
+    fn evict_from_tails(&mut self) {
+        while let Some(number) = self.tail_budget.next_to_go() {
+            let freed = self.logs[number.0].shared.tail.evict();
+            self.tail_budget.freed(freed);
         }
     }
 
     /// Tells the manifest of a segment whose first commit is durable.
     fn announce(&mut self, number: LogNumber) {
-        let Some(active) = self.logs[number.0].active.as_mut().filter(|active| !active.announced) else { return };
+        let log = &mut self.logs[number.0];
+        let durable_end = log.durable_end;
+        let Some(active) = log.active.as_mut().filter(|active| !active.announced && active.base < durable_end) else {
+            return;
+        };
         active.announced = true;
         let edit = Edit::Live { segment: active.id.clone(), base: active.base, opened_at_ms: active.opened_at_ms };
         let durable = self.manifest.edits().submit(vec![edit]);
         self.spawn(async move { Event::Announced { log: number, result: durable.await } });
-    }
-
-    fn rest_or_go_on(&mut self, number: LogNumber) {
-        if self.logs[number.0].queued.is_empty() {
-            self.let_rest(number);
-        } else {
-            self.list(number);
-        }
+        self.prepare_ahead(number);
     }
 
     fn settle_prepared(&mut self, number: LogNumber, result: Result<PreparedFile, PrepareError>) {
@@ -144,7 +339,7 @@ impl<D: Disk> Shard<D> {
                 tracing::warn!(log = %log.id, error = %source, "preparing the next segment failed");
                 log.successor = Successor::Failed(source.clone(), self.now.boot_ns);
                 if matches!(source.verb, Verb::Sync | Verb::SyncDirectory) {
-                    self.latch_what_a_flush_took_along(&source);
+                    self.latch_what_a_flush_took_along(&source, std::iter::empty());
                 }
             }
             Err(PrepareError::Manifest(error)) => {
@@ -163,7 +358,8 @@ impl<D: Disk> Shard<D> {
         }
         let log = log.id.clone();
         self.list(number);
-        self.answer_makers(&log, &Ok(number));
+        let opened = self.opened(number);
+        self.answer_makers(&log, Ok(opened));
     }
 
     /// Starts sealing a closed segment: index, footer, manifest edit.

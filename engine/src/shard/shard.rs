@@ -1,20 +1,24 @@
 //! The shard: the state of its logs and the loop of its thread. All work happens in turns, and only here does state change.
 
 use super::ahead::Ahead;
-use super::command::{Admitted, Command, LogNumber, Queue};
+use super::command::{Admitted, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue};
+use super::commit::{Durability, Group, Landed, Write};
+use super::failures::Failures;
+use super::flush::Covered;
 use super::prepare::{PrepareError, Urgency};
 use super::read::ReadDone;
-use super::stage::{Committed, Staged, refuse_all};
-use crate::config::{CheckedConfig, sabotaged};
+use super::tail_budget::TailBudget;
+use super::timers::{Timer, Timers};
+use crate::config::{CheckedConfig, SyncMode, sabotaged};
 use crate::error::{AppendError, CloseError, LogError};
 use crate::format::manifest::Edit;
 use crate::id::{Life, LogId, Offset, Seq, StoreId};
-use crate::log::{Log, Queued, Successor};
+use crate::log::{Level, Log, Queued, Receipt, Staged, Successor, Waiting};
 use crate::manifest::{Manifest, ManifestCommit, ManifestError};
 use crate::pending::Answer;
 use crate::segment::active::PreparedFile;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -38,7 +42,8 @@ const COMMANDS_A_TURN: usize = 4_096;
 
 /// What comes back of a task.
 pub(super) enum Event {
-    Committed(Box<Committed>),
+    Landed { landed: Landed, group: Option<u64> },
+    Flushed { covered: Vec<Covered>, barrier: bool, result: Result<(), DiskError> },
     Manifest(ManifestCommit),
     Prepared { log: LogNumber, result: Result<PreparedFile, PrepareError> },
     Sealed { log: LogNumber, segment: Seq, result: Result<(), ManifestError> },
@@ -71,17 +76,35 @@ pub struct Shard<D: Disk> {
     pub(super) aheads: Vec<Ahead>,
     pub(super) numbers: BTreeMap<LogId, LogNumber>,
     /// Logs that are being made, and who asked for them.
-    pub(super) logs_in_making: BTreeMap<LogId, Vec<Answer<Result<LogNumber, LogError>>>>,
+    pub(super) logs_in_making: BTreeMap<LogId, Vec<Answer<LogAnswer>>>,
     /// Logs that have something to stage.
     pub(super) listed: VecDeque<LogNumber>,
-    /// Logs that went idle, with the time at which they get their mark.
-    pub(super) resting: BTreeSet<(u64, LogNumber)>,
+    /// What has to be looked at later.
+    pub(super) timers: Timers,
     pub(super) idle_mark_after_ns: u64,
-    /// Empty lists for commits, used again.
-    pub(super) spare_lists: Vec<Vec<Staged>>,
+    /// How what is written becomes durable.
+    pub(super) durability: Durability,
+    /// Writes that were started and have not landed.
+    pub(super) flights: usize,
+    pub(super) next_flight: u64,
+    /// Durable writes of single logs among them.
+    pub(super) singles: usize,
+    /// Writes that wait for a barrier together.
+    pub(super) groups: Vec<Group>,
+    /// Logs whose writes are to be flushed.
+    pub(super) flush_list: Vec<LogNumber>,
+    pub(super) barrier_in_flight: bool,
+    /// What the other shards know of failed flushes, and how much of it this one has heeded.
+    pub(super) failures: Arc<Failures>,
+    pub(super) seen_failures: u64,
+    /// What the tail caches take.
+    pub(super) tail_budget: TailBudget,
+    /// Empty lists, used again.
+    pub(super) spare_lists: Vec<Vec<Staged<Admitted>>>,
+    pub(super) answers: Vec<Staged<Admitted>>,
+    pub(super) writes: Vec<Write>,
     /// Closed segments that were opened for reads, the longest open first.
     pub(super) loaded: VecDeque<(LogNumber, Seq)>,
-    pub(super) commits_in_flight: usize,
     /// Callers are not listened for while a commit is in flight.
     deaf: bool,
     /// What could not be done cleanly, for the answer to `close`.
@@ -89,7 +112,7 @@ pub struct Shard<D: Disk> {
     pub(super) now: Now,
     tasks: FuturesUnordered<Task>,
     woken: Arc<Woken>,
-    closing: Option<Answer<Result<(), CloseError>>>,
+    pub(super) closing: Option<Answer<Result<(), CloseError>>>,
 }
 
 /// Remembers that a task was woken.
@@ -127,6 +150,8 @@ impl<D: Disk> Shard<D> {
         let now = disk.now();
         let idle_mark_after_ns = config.idle_mark_after.as_nanos() as u64;
         let count = logs.len();
+        let durability = Durability { mode: config.sync, barrier: may_use_barriers(&config, &disk) };
+        let tail_budget = TailBudget::new(config.tail_cache_bytes);
         let mut shard = Shard {
             disk,
             config: Rc::new(config),
@@ -139,11 +164,22 @@ impl<D: Disk> Shard<D> {
             numbers,
             logs_in_making: BTreeMap::new(),
             listed: VecDeque::new(),
-            resting: BTreeSet::new(),
+            timers: Timers::default(),
             idle_mark_after_ns,
+            durability,
+            flights: 0,
+            next_flight: 0,
+            singles: 0,
+            groups: Vec::new(),
+            flush_list: Vec::new(),
+            barrier_in_flight: false,
+            failures: Arc::default(),
+            seen_failures: 0,
+            tail_budget,
             spare_lists: Vec::new(),
+            answers: Vec::new(),
+            writes: Vec::new(),
             loaded: VecDeque::new(),
-            commits_in_flight: 0,
             deaf: false,
             unclean: Vec::new(),
             now,
@@ -154,6 +190,7 @@ impl<D: Disk> Shard<D> {
         for number in (0..count).map(LogNumber) {
             shard.logs[number.0].settled_ns = now.boot_ns;
             shard.let_rest(number);
+            shard.watch_age(number);
         }
         shard
     }
@@ -166,9 +203,9 @@ impl<D: Disk> Shard<D> {
     pub fn turn(&mut self) -> Result<Turned, DiskError> {
         self.now = self.disk.now();
         self.receive();
-        self.mark_resting();
+        self.look_at_timers();
         loop {
-            let started = self.stage() | self.stage_manifest();
+            let started = self.stage() | self.start_flushes() | self.stage_manifest();
             let polled = self.run_tasks();
             if !started && !polled {
                 break;
@@ -186,8 +223,8 @@ impl<D: Disk> Shard<D> {
             self.disk.turn(Wait::No)?;
             return Ok(Turned::Open);
         }
-        let mut deadline = self.resting.first().map_or(u64::MAX, |(due, _)| *due);
-        let waiting = self.commits_in_flight > 0 || !self.listed.is_empty() || self.closing.is_some();
+        let mut deadline = self.timers.next_ns();
+        let waiting = self.flights > 0 || self.barrier_in_flight || !self.listed.is_empty() || self.closing.is_some();
         if waiting {
             // Also a log that waits for a buffer: only a completion gives one back.
             deadline = deadline.min(self.now.boot_ns.saturating_add(DEAF_NS));
@@ -230,10 +267,15 @@ impl<D: Disk> Shard<D> {
         for _ in 0..COMMANDS_A_TURN {
             let Some(command) = self.queue.pop() else { return };
             match command {
-                Command::Append { log, batch, answer, admitted } => self.receive_append(log, batch, answer, admitted),
-                Command::Read { log, offset, bytes, answer, admitted } => {
+                Command::Append { log, batch, level, answer, admitted } => {
+                    self.receive_append(log, batch, level, answer, admitted);
+                }
+                Command::Read { log, offset, bytes, past_durable, answer, admitted } => {
                     assert!(!sabotaged!(self.config, PanicOnRead), "a deliberate panic");
-                    self.start_read(log, offset, bytes, (answer, admitted));
+                    self.start_read(log, offset, bytes, past_durable, (answer, admitted));
+                }
+                Command::UntilDurable { log, receipt, now, answer, admitted } => {
+                    self.wait_until_durable(log, receipt, now, answer, admitted);
                 }
                 Command::OpenLog { log, answer, admitted } => {
                     drop(admitted); // Whoever has the answer finds the room.
@@ -246,22 +288,62 @@ impl<D: Disk> Shard<D> {
 
     fn receive_append(
         &mut self,
-        log: LogNumber,
+        number: LogNumber,
         batch: crate::batch::Batch,
+        level: Level,
         answer: Answer<super::command::AppendAnswer>,
         admitted: Admitted,
     ) {
-        let state = &mut self.logs[log.0];
-        if state.end > OFFSET_MAX {
-            return admitted.answer(answer, Err(AppendError::Exhausted { log: state.id.clone(), what: "offsets" }));
+        let wall_ms = self.now.wall_ms;
+        let log = &mut self.logs[number.0];
+        if log.end > OFFSET_MAX {
+            return admitted.answer(answer, Err(AppendError::Exhausted { log: log.id.clone(), what: "offsets" }));
         }
-        state.queued.push_back(Queued { batch, answer, admitted });
-        self.list(log);
+        if let Some(latch) = &log.latch {
+            let error = AppendError::Latched { log: log.id.clone(), latch: latch.clone() };
+            return admitted.answer(answer, Err(error));
+        }
+        let rolls = log.stamps_lie_ahead(wall_ms);
+        if rolls {
+            log.last_store_time_ms = 0; // The one exception to the clamp: the next segment stamps true time.
+        }
+        let (first, end) = (log.end, log.end.plus(u64::from(batch.record_count())));
+        let store_time_ms = log.stamp(wall_ms);
+        let receipt = Receipt { first, end, store_time_ms, level, losses: log.losses.count() };
+        log.end = end;
+        log.last_store_time_ms = store_time_ms;
+        log.queued_bytes += batch.payload().len();
+        let answer = match level {
+            Level::Accepted => {
+                answer.give(Ok(receipt));
+                None
+            }
+            Level::Written | Level::Durable => Some(answer),
+        };
+        let taken_ns = self.now.boot_ns;
+        log.queued.push_back(Queued { batch, receipt, taken_ns, rolls, answer, admitted });
+        self.list(number);
     }
 
-    fn open_log(&mut self, log: LogId, answer: Answer<Result<LogNumber, LogError>>) {
+    fn wait_until_durable(
+        &mut self,
+        number: LogNumber,
+        receipt: Receipt,
+        now: bool,
+        answer: Answer<DurableAnswer>,
+        admitted: Admitted,
+    ) {
+        self.logs[number.0].waiting.push(Waiting { receipt, answer, admitted });
+        self.answer_waiting(number);
+        if now && !self.logs[number.0].waiting.is_empty() {
+            self.logs[number.0].flush_through = self.logs[number.0].flush_through.max(receipt.end);
+            self.want_flush(number);
+        }
+    }
+
+    fn open_log(&mut self, log: LogId, answer: Answer<LogAnswer>) {
         if let Some(number) = self.numbers.get(&log) {
-            return answer.give(Ok(*number));
+            return answer.give(Ok(self.opened(*number)));
         }
         if let Some(waiting) = self.logs_in_making.get_mut(&log) {
             return waiting.push(answer);
@@ -276,6 +358,11 @@ impl<D: Disk> Shard<D> {
         self.spawn(async move { Event::LogMade { log, result: durable.await } });
     }
 
+    /// A log as whoever opens it gets it.
+    pub(super) fn opened(&self, number: LogNumber) -> OpenedLog {
+        OpenedLog { number, shared: self.logs[number.0].shared.clone() }
+    }
+
     /// Adds a log that the manifest has just come to know, and makes its first segment. Who asked for it is answered when
     /// that is ready, so that its first appends are as fast as the others.
     pub(super) fn add_log(&mut self, id: LogId) {
@@ -287,7 +374,7 @@ impl<D: Disk> Shard<D> {
     }
 
     /// Answers those who asked for a log that was being made.
-    pub(super) fn answer_makers(&mut self, log: &LogId, result: &Result<LogNumber, LogError>) {
+    pub(super) fn answer_makers(&mut self, log: &LogId, result: LogAnswer) {
         for answer in self.logs_in_making.remove(log).into_iter().flatten() {
             answer.give(result.clone());
         }
@@ -314,50 +401,71 @@ impl<D: Disk> Shard<D> {
         polled
     }
 
-    /// Gives logs their mark that have rested long enough.
-    fn mark_resting(&mut self) {
-        while let Some((due, number)) = self.resting.first().copied() {
-            if due > self.now.boot_ns && self.closing.is_none() {
-                return;
+    /// Looks at what is due.
+    fn look_at_timers(&mut self) {
+        let mut marks = std::mem::take(&mut self.writes);
+        while let Some((timer, number)) = self.timers.pop(self.now.boot_ns) {
+            if timer == Timer::Age {
+                self.start(&mut marks); // A segment that is rolled has no mark left to be written.
             }
-            self.resting.pop_first();
-            let log = &mut self.logs[number.0];
-            log.resting = false;
-            let rested = self.now.boot_ns.saturating_sub(log.settled_ns) >= self.idle_mark_after_ns;
-            if log.wants_mark() && (rested || self.closing.is_some()) {
-                self.stage_mark(number);
-            }
-            if self.closing.is_none() {
-                self.let_rest(number); // It was busy meanwhile, or there was no buffer for its mark.
+            match timer {
+                Timer::Mark => marks.extend(self.mark_is_due(number)),
+                Timer::Flush => self.flush_is_due(number),
+                Timer::Linger => self.list(number),
+                Timer::Age => self.age_is_due(number),
             }
         }
+        self.start(&mut marks);
+        self.writes = marks;
     }
 
-    /// Puts a log that wants a mark on the list of those that rest. An entry for each commit instead would end a sleep each.
+    /// Gives a log its mark that has rested long enough.
+    fn mark_is_due(&mut self, number: LogNumber) -> Option<Write> {
+        let log = &self.logs[number.0];
+        let rested = self.now.boot_ns.saturating_sub(log.settled_ns) >= self.idle_mark_after_ns;
+        let mark = if log.wants_mark() && rested { self.lay_mark(number) } else { None };
+        if mark.is_none() {
+            self.let_rest(number); // It was busy meanwhile, or there was no buffer for its mark.
+        }
+        mark
+    }
+
+    /// Has a log looked at when it has rested long enough for its mark. An entry for each commit instead would end a sleep each.
     pub(super) fn let_rest(&mut self, number: LogNumber) {
-        let log = &mut self.logs[number.0];
-        if log.wants_mark() && !log.resting {
-            log.resting = true;
+        let log = &self.logs[number.0];
+        if log.wants_mark() {
             let rested = log.settled_ns.saturating_add(self.idle_mark_after_ns);
-            self.resting.insert((rested.max(self.now.boot_ns.saturating_add(MARK_RETRY_NS)), number));
+            let due_ns = rested.max(self.now.boot_ns.saturating_add(MARK_RETRY_NS));
+            self.timers.set(number, Timer::Mark, due_ns);
         }
     }
 
-    /// When closing: waits for everything in work, sees to it that each log has its mark, and answers.
+    /// When closing: waits for everything in work, sees to it that each log is durable and has its mark, and answers.
     fn has_closed(&mut self) -> bool {
         if self.closing.is_none() {
             return false;
         }
+        let mut marks = std::mem::take(&mut self.writes);
         for number in (0..self.logs.len()).map(LogNumber) {
             let log = &self.logs[number.0];
             if let Successor::Making(making) = &log.successor {
                 making.hurry();
             }
             if log.wants_mark() {
-                self.stage_mark(number);
+                marks.extend(self.lay_mark(number));
+            } else if log.has_unflushed() && !log.flushing {
+                self.want_flush(number);
             }
         }
-        let waiting = self.logs.iter().any(|log| log.committing || !log.queued.is_empty() || log.wants_mark());
+        self.start(&mut marks);
+        self.writes = marks;
+        let works = |log: &Log<Admitted>| {
+            log.is_exposed() && log.latch.is_none()
+                || !log.flights.is_empty()
+                || !log.queued.is_empty()
+                || log.wants_mark()
+        };
+        let waiting = self.logs.iter().any(works) || !self.flush_list.is_empty();
         if waiting || !self.tasks.is_empty() || self.manifest.is_busy() || !self.queue.is_empty() {
             return false;
         }
@@ -367,6 +475,7 @@ impl<D: Disk> Shard<D> {
             None => Ok(()),
             Some(first) => Err(CloseError::Unclean { logs: unclean.len(), first: first.clone() }),
         };
+        self.logs.iter().for_each(|log| log.shared.close());
         if let Some(answer) = self.closing.take() {
             answer.give(result);
         }
@@ -376,8 +485,21 @@ impl<D: Disk> Shard<D> {
     /// Answers everything that waits, before the shard goes because its ring failed.
     pub fn give_up(&mut self, error: &DiskError) {
         tracing::error!(%error, "the ring failed: the shard gives up");
-        for log in &mut self.logs {
-            refuse_all(log, &AppendError::ShardGone);
+        for number in (0..self.logs.len()).map(LogNumber) {
+            self.refuse_all(number, &AppendError::ShardGone);
         }
     }
+}
+
+impl<D: Disk> Drop for Shard<D> {
+    fn drop(&mut self) {
+        // Whoever holds a log asks from now on, and is told.
+        self.logs.iter().for_each(|log| log.shared.close());
+    }
+}
+
+/// Whether one barrier may stand for several files.
+fn may_use_barriers<D: Disk>(config: &CheckedConfig, disk: &D) -> bool {
+    let wanted = matches!(config.sync, SyncMode::Auto | SyncMode::Barrier);
+    wanted && (disk.capabilities().barrier.allowed || sabotaged!(config, BarrierForAll))
 }

@@ -1,16 +1,29 @@
 //! A log, as callers hold it: append to it, read from it, from any thread.
 
-use crate::batch::{Batch, BatchBuilder, BatchLimits};
+use crate::batch::{Batch, BatchBuilder, BatchLimits, StoredBatch};
 use crate::config::CheckedConfig;
 use crate::error::{AppendError, Overloaded, ReadError};
 use crate::id::{LogId, Offset};
-use crate::log::Receipt;
+use crate::log::shared::Bounds;
+use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Pending, pair};
-use crate::shard::command::{Command, LogNumber, Queue, ReadAnswer, Refused};
+use crate::shard::command::{Command, LogNumber, OpenedLog, Queue, ReadAnswer, ReadBatches, Refused};
 use std::sync::Arc;
 
 /// A read that was asked for.
 pub type Reading = Pending<ReadAnswer>;
+
+/// An append that was handed over.
+pub type Appending = Pending<Result<Receipt, AppendError>>;
+
+/// What to read, beside where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// About how many payload bytes; one whole batch is given at least, and at most `read_bytes_max`.
+    pub bytes: usize,
+    /// Also what is written and not durable yet. A power failure may take it back.
+    pub past_durable: bool,
+}
 
 /// One log of a store. Cheap to clone; usable from any thread and any async runtime.
 #[derive(Clone)]
@@ -19,6 +32,7 @@ pub struct Log {
     number: LogNumber,
     limits: BatchLimits,
     queue: Arc<Queue>,
+    shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for Log {
@@ -28,9 +42,10 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    pub(super) fn new(id: LogId, number: LogNumber, config: &CheckedConfig, queue: Arc<Queue>) -> Log {
+    pub(super) fn new(id: LogId, opened: OpenedLog, config: &CheckedConfig, queue: Arc<Queue>) -> Log {
+        let OpenedLog { number, shared } = opened;
         let limits = BatchLimits { records_max: config.batch_records_max, bytes_max: config.batch_bytes_max };
-        Log { id, number, limits, queue }
+        Log { id, number, limits, queue, shared }
     }
 
     /// Which log it is.
@@ -50,14 +65,23 @@ impl Log {
     /// # Errors
     /// [`Overloaded`], at once and with the batch, when `outstanding_max` or `outstanding_bytes_max` is reached. Every other refusal
     /// is the answer itself.
-    pub fn append(&self, batch: Batch) -> Result<Pending<Result<Receipt, AppendError>>, Overloaded> {
+    pub fn append(&self, batch: Batch) -> Result<Appending, Overloaded> {
+        self.append_with(batch, Level::Durable)
+    }
+
+    /// As [`Log::append`], answered when the batch has reached `level`. What is only accepted or written becomes durable within
+    /// `flush_interval` or after `flush_bytes`; [`Log::until_durable`] waits for it.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_with(&self, batch: Batch, level: Level) -> Result<Appending, Overloaded> {
         if let Some(error) = self.too_large(&batch) {
             return Ok(self.refused(error));
         }
         match self.queue.admit(batch.payload().len()) {
             Ok(admitted) => {
                 let (answer, pending) = self.queue.receipts.pair();
-                self.queue.push(Command::Append { log: self.number, batch, answer, admitted });
+                self.queue.push(Command::Append { log: self.number, batch, level, answer, admitted });
                 Ok(pending)
             }
             Err(Refused::Closed) => Ok(self.refused(AppendError::Closed)),
@@ -68,7 +92,7 @@ impl Log {
         }
     }
 
-    fn refused(&self, error: AppendError) -> Pending<Result<Receipt, AppendError>> {
+    fn refused(&self, error: AppendError) -> Appending {
         let (answer, pending) = self.queue.receipts.pair();
         answer.give(Err(error));
         pending
@@ -105,13 +129,45 @@ impl Log {
         }
     }
 
+    /// Waits until an append that was answered earlier is durable. With `now` it is flushed at once, else when `flush_interval` or
+    /// `flush_bytes` says so.
+    pub fn until_durable(&self, receipt: &Receipt, now: bool) -> Pending<Result<(), AppendError>> {
+        let (answer, pending) = pair();
+        if receipt.level == Level::Durable {
+            answer.give(Ok(()));
+            return pending;
+        }
+        match self.queue.admit(0) {
+            Ok(admitted) => {
+                let (log, receipt) = (self.number, *receipt);
+                self.queue.push(Command::UntilDurable { log, receipt, now, answer, admitted });
+            }
+            Err(Refused::Closed) => answer.give(Err(AppendError::Closed)),
+            Err(Refused::Overloaded(outstanding, _)) => {
+                answer.give(Err(AppendError::Overloaded { outstanding, limit: self.queue.limits().0 }));
+            }
+        }
+        pending
+    }
+
     /// Reads whole batches from `offset` on: at least one where there is one, and then as many as `bytes` hold. Never past what
     /// is durable; at the end the answer is empty.
     pub fn read(&self, offset: Offset, bytes: usize) -> Reading {
+        self.read_with(offset, ReadOptions { bytes, past_durable: false })
+    }
+
+    /// As [`Log::read`], with options. What was appended last is answered at once, without the disk and without another thread.
+    pub fn read_with(&self, offset: Offset, options: ReadOptions) -> Reading {
+        let ReadOptions { bytes, past_durable } = options;
         let (answer, pending) = pair();
+        if let Some(batches) = self.shared.read(offset, bytes, past_durable) {
+            let next = batches.last().map_or(offset, StoredBatch::end);
+            answer.give(Ok(ReadBatches { batches, next }));
+            return pending;
+        }
         match self.queue.admit(0) {
             Ok(admitted) => {
-                self.queue.push(Command::Read { log: self.number, offset, bytes, answer, admitted });
+                self.queue.push(Command::Read { log: self.number, offset, bytes, past_durable, answer, admitted });
             }
             Err(Refused::Closed) => answer.give(Err(ReadError::Closed)),
             Err(Refused::Overloaded(outstanding, _)) => {
@@ -119,6 +175,12 @@ impl Log {
             }
         }
         pending
+    }
+
+    /// How far the log has come. Asks nobody.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        self.shared.bounds()
     }
 
     fn too_large(&self, batch: &Batch) -> Option<AppendError> {

@@ -4,5 +4,5 @@ mod log;
 #[expect(clippy::module_inception, reason = "the noun of this file is the store")]
 mod store;
 
-pub use log::{Log, Reading};
+pub use log::{Appending, Log, ReadOptions, Reading};
 pub use store::{Counters, Store};

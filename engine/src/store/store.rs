@@ -96,8 +96,8 @@ impl Store {
                 return Err(LogError::Overloaded { outstanding, limit: self.queue.limits().0 });
             }
         }
-        let number = pending.wait()?;
-        Ok(Log::new(id, number, &self.config, self.queue.clone()))
+        let opened = pending.wait()?;
+        Ok(Log::new(id, opened, &self.config, self.queue.clone()))
     }
 
     /// What the host, the file system, the drive and the ring were found to allow.

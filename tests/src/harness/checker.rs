@@ -73,24 +73,59 @@ pub fn exact_prefix_in_staged_order(log: &LogModel, read: &[StoredBatch]) -> Che
     Ok(())
 }
 
-/// Promises 3 and 6: a receipt is for the batch that was sent first of those that wait, continues the offsets, and comes after no
-/// failure.
+/// What was answered as written is there after the process died, with all before it.
+///
+/// # Errors
+/// How much is missing.
+pub fn what_was_written_outlives_the_process(log: &LogModel, read: &[StoredBatch]) -> Checked {
+    let needed = log.held.len() + log.kept_by_kill;
+    ensure(read.len() >= needed, "what was answered as written outlives the process", || {
+        format!("log {} has {} batches, of which {needed} had been written", log.id, read.len())
+    })
+}
+
+/// Promises 3 and 6: a receipt continues the offsets of what was sent before it, and comes after no failure.
 ///
 /// # Errors
 /// What is wrong with the receipt.
-pub fn acknowledged_in_order(log: &LogModel, serial: u64, receipt: &Receipt) -> Checked {
+pub fn answered_in_order(log: &LogModel, serial: u64, receipt: &Receipt) -> Checked {
     ensure(!log.failed, "after a failed write nothing is acknowledged until the store is opened again", || {
         format!("log {}: batch {serial} was acknowledged behind a failure", log.id)
     })?;
-    let front = log.waiting.front();
-    ensure(front.is_some_and(|sent| sent.serial == serial), "acknowledgements keep the order of the appends", || {
-        format!("log {}: batch {serial} was acknowledged before {:?}", log.id, front.map(|sent| sent.serial))
-    })?;
-    let records = front.map_or(0, |sent| sent.records);
-    let (first, end) = (log.end(), log.end().plus(records));
+    let sent = log.waiting.iter().find(|sent| sent.serial == serial);
+    let (records, first) = match (sent, log.offset_of(serial)) {
+        (Some(sent), Some(first)) => (sent.records, first),
+        // One that is durable has made those before it durable, whose own answers come in the same turn.
+        _ => match log.held.iter().find(|held| held.sent.serial == serial) {
+            Some(held) => (held.sent.records, held.first),
+            None => return broken("every answer is for what was asked", format!("log {}: batch {serial}", log.id)),
+        },
+    };
+    let end = first.plus(records);
     ensure(receipt.first == first && receipt.end == end, "offsets are contiguous and never reused", || {
         format!("log {}: batch {serial} was given {} to {}, not {first} to {end}", log.id, receipt.first, receipt.end)
     })
+}
+
+/// A read past the durable end gives what was sent, in order, and nothing else.
+///
+/// # Errors
+/// The batch that differs.
+pub fn bytes_read_past_the_end_equal_bytes_sent(log: &LogModel, offset: Offset, read: &[StoredBatch]) -> Checked {
+    const PROMISE: &str = "bytes read past the durable end equal bytes sent";
+    let mut next = log.end();
+    let mut known: Vec<(Offset, Offset, &[u8])> =
+        log.held.iter().map(|held| (held.first, held.end(), &held.sent.payload[..])).collect();
+    for sent in &log.waiting {
+        known.push((next, next.plus(sent.records), &sent.payload));
+        next = next.plus(sent.records);
+    }
+    let start = known.partition_point(|(_, end, _)| *end <= offset);
+    for (place, found) in read.iter().enumerate() {
+        let same = known.get(start + place).is_some_and(|(first, _, payload)| is_same(found, *first, payload));
+        ensure(same, PROMISE, || format!("log {}: a read from {offset} gave {}", log.id, found.first()))?;
+    }
+    Ok(())
 }
 
 /// Promise 4, and never past what is durable: a read gives exactly what the model holds at its place.

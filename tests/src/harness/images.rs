@@ -54,7 +54,9 @@ pub fn check_killed(world: &SimWorld, model: &Model, config: &CheckedConfig, see
 /// The broken promise, with the moment.
 pub fn check_power_failure(world: &SimWorld, model: &Model, config: &CheckedConfig, seed: u64, loss: Loss) -> Checked {
     let image = world.crash_image(seed, loss);
-    check(image, model, config, seed).map_err(|violation| at(violation, &format!("{loss:?}, image seed {seed}")))
+    let mut model = model.clone();
+    model.power_failed();
+    check(image, &model, config, seed).map_err(|violation| at(violation, &format!("{loss:?}, image seed {seed}")))
 }
 
 fn at(violation: Violation, moment: &str) -> Violation {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use strandline::batch::{Batch, BatchBuilder, BatchLimits, Record, StoredBatch};
 use strandline::config::{CheckedConfig, Config};
 use strandline::shard::Turned;
-use strandline::{AppendError, LogError, Offset, ReadAnswer, ReadError};
+use strandline::{AppendError, Level, LogError, Offset, ReadAnswer, ReadError};
 use strandline_disk::Disk as _;
 use strandline_disk::sim::SimWorld;
 
@@ -55,6 +55,9 @@ pub fn small() -> Config {
     config.logs_max = 256;
     config.outstanding_max = 256;
     config.idle_mark_after = Duration::from_millis(2);
+    config.flush_bytes = 8 << 10;
+    config.tail_cache_bytes = 0;
+    config.segment_max_age = None;
     config
 }
 
@@ -104,8 +107,17 @@ impl Machine {
         match step {
             Step::OpenLog(log) => self.ask_log(log),
             Step::Append { log, batches, records, bytes } => {
-                (0..batches).try_for_each(|_| self.ask_append(log, records, bytes))
+                (0..batches).try_for_each(|_| self.ask_append(log, records, bytes, Level::Durable))
             }
+            Step::AppendAt { log, batches, records, bytes, level } => {
+                (0..batches).try_for_each(|_| self.ask_append(log, records, bytes, level))
+            }
+            Step::UntilDurable { log, now } => {
+                let asked = self.running().until_durable(log, now);
+                self.running().durable.extend(asked);
+                Ok(())
+            }
+            Step::ReadPastDurable { log } => self.ask_read_past_durable(log),
             Step::Read { log, per_mille, bytes } => self.ask_read(log, per_mille, bytes),
             Step::Turn(turns) => (0..turns).try_for_each(|_| self.turn().map(drop)),
             Step::Answer => self.answer_all(),
@@ -252,7 +264,7 @@ impl Machine {
     /// # Panics
     /// When the queue is full.
     pub fn read(&mut self, log: usize, offset: Offset, bytes: usize) -> Checked<ReadAnswer> {
-        let mut answer = self.running().read(log, offset, bytes).expect("room in the queue");
+        let mut answer = self.running().read(log, offset, bytes, false).expect("room in the queue");
         for _ in 0..TURNS_MAX {
             if let Some(read) = answer.try_take() {
                 return Ok(read);
@@ -357,6 +369,9 @@ impl Machine {
             ensure(clean, "closing finishes what was asked for", || format!("{answer:?}"))?;
             ensure(self.running().asked() == 0, "every command is answered", || "not all when it closed".to_owned())?;
             self.running = None;
+            if matches!(answer, Some(Ok(()))) {
+                self.model.closed();
+            }
             return Ok(());
         }
         broken("closing ends", format!("{TURNS_MAX} turns were not enough"))
@@ -367,6 +382,7 @@ impl Machine {
     /// # Errors
     /// When a caller was left without an answer.
     pub fn kill(&mut self) -> Checked {
+        self.model.process_died();
         self.crash(|world| world.kill())
     }
 
@@ -377,13 +393,14 @@ impl Machine {
     pub fn crash(&mut self, how: impl FnOnce(&SimWorld)) -> Checked {
         how(&self.world);
         let Some(running) = self.running.take() else { return Ok(()) };
-        let Running { shard, queue, appends, reads, opening, .. } = running;
+        let Running { shard, queue, appends, reads, opening, durable, .. } = running;
         drop(shard);
         queue.abandon();
-        let open = [appends.len(), reads.len(), opening.len()];
+        let open = [appends.len(), reads.len(), opening.len(), durable.len()];
         let gone = appends.into_iter().filter_map(|mut asked| asked.answer.try_take()).count()
             + reads.into_iter().filter_map(|mut asked| asked.answer.try_take()).count()
-            + opening.into_iter().filter_map(|mut asked| asked.answer.try_take()).count();
+            + opening.into_iter().filter_map(|mut asked| asked.answer.try_take()).count()
+            + durable.into_iter().filter_map(|mut asked| asked.answer.try_take()).count();
         let answered = gone == open.iter().sum::<usize>() && queue.outstanding() == (0, 0);
         ensure(answered, "every command is answered, also by a shard that dies", || {
             format!("{gone} of {open:?}; outstanding {:?}", queue.outstanding())
@@ -402,7 +419,7 @@ impl Machine {
         Ok(())
     }
 
-    fn ask_append(&mut self, log: usize, records: usize, bytes: usize) -> Checked {
+    fn ask_append(&mut self, log: usize, records: usize, bytes: usize, level: Level) -> Checked {
         if !self.running().numbers.contains_key(&log) {
             return Ok(());
         }
@@ -410,8 +427,8 @@ impl Machine {
         let serial = self.serial;
         let batch = batch_of(serial, records, bytes);
         let (payload, records) = (batch.payload().into(), u64::from(batch.record_count()));
-        if self.running().append(log, serial, batch) {
-            self.model.log(log).waiting.push_back(Sent { serial, payload, records });
+        if self.running().append(log, serial, batch, level) {
+            self.model.log(log).waiting.push_back(Sent { serial, payload, records, answered: None });
         }
         Ok(())
     }
@@ -422,8 +439,19 @@ impl Machine {
         }
         let end = self.model.log(log).end();
         let offset = Offset(end.0 * per_mille / 1000);
-        if let Some(answer) = self.running().read(log, offset, bytes) {
-            self.running().reads.push(AskedRead { log, offset, end, answer });
+        if let Some(answer) = self.running().read(log, offset, bytes, false) {
+            self.running().reads.push(AskedRead { log, offset, end, past_durable: false, answer });
+        }
+        Ok(())
+    }
+
+    fn ask_read_past_durable(&mut self, log: usize) -> Checked {
+        if !self.running().numbers.contains_key(&log) {
+            return Ok(());
+        }
+        let offset = self.model.log(log).end();
+        if let Some(answer) = self.running().read(log, offset, 8_000, true) {
+            self.running().reads.push(AskedRead { log, offset, end: offset, past_durable: true, answer });
         }
         Ok(())
     }
@@ -432,10 +460,13 @@ impl Machine {
     fn collect(&mut self) -> Checked {
         let (tolerant, model) = (self.tolerant, &mut self.model);
         let Some(running) = self.running.as_mut() else { return Ok(()) };
-        let mut outcome = Ok(());
+        let (mut outcome, receipts) = (Ok(()), &mut running.receipts);
         running.appends.retain_mut(|asked| match asked.answer.try_take() {
             None => true,
             Some(answer) => {
+                if let Ok(receipt) = &answer {
+                    receipts.insert(asked.log, *receipt);
+                }
                 let taken = take_append(model, asked, answer, tolerant);
                 outcome = std::mem::replace(&mut outcome, Ok(())).and(taken);
                 false
@@ -446,13 +477,27 @@ impl Machine {
         let mut outcome = Ok(());
         running.opening.retain_mut(|asked| match asked.answer.try_take() {
             None => true,
-            Some(Ok(number)) => {
-                numbers.insert(asked.log, number);
+            Some(Ok(opened)) => {
+                numbers.insert(asked.log, opened.number);
                 model.log(asked.log).made = true;
                 false
             }
             Some(Err(error)) => {
                 outcome = std::mem::replace(&mut outcome, Ok(())).and(take_log_error(&error, tolerant));
+                false
+            }
+        });
+        outcome?;
+        let mut outcome = Ok(());
+        running.durable.retain_mut(|asked| match asked.answer.try_take() {
+            None => true,
+            Some(Ok(())) => {
+                model.durable_through(asked.log, asked.end);
+                false
+            }
+            Some(Err(error)) => {
+                let fits = ensure(tolerant, "what was answered becomes durable", || error.to_string());
+                outcome = std::mem::replace(&mut outcome, Ok(())).and(fits);
                 false
             }
         });
@@ -477,7 +522,7 @@ fn take_append(
     tolerant: bool,
 ) -> Checked {
     let error = match answer {
-        Ok(receipt) => return model.acknowledge(asked.log, asked.serial, &receipt),
+        Ok(receipt) => return model.acknowledge(asked.log, asked.serial, &receipt, tolerant),
         Err(error) => error,
     };
     ensure(tolerant, "an append fails only when something failed", || error.to_string())?;
@@ -492,9 +537,18 @@ fn take_log_error(error: &LogError, tolerant: bool) -> Checked {
     ensure(tolerant, "a log can be made", || error.to_string())
 }
 
-fn take_read(model: &Model, asked: &AskedRead, answer: &ReadAnswer, tolerant: bool) -> Checked {
+fn take_read(model: &mut Model, asked: &AskedRead, answer: &ReadAnswer, tolerant: bool) -> Checked {
     match answer {
         Ok(read) => {
+            let log = &model.logs[asked.log];
+            if asked.past_durable {
+                return checker::bytes_read_past_the_end_equal_bytes_sent(log, asked.offset, &read.batches);
+            }
+            // What was only written may have become durable without a word; once it was read it stays.
+            checker::bytes_read_past_the_end_equal_bytes_sent(log, asked.offset, &read.batches)?;
+            if let Some(last) = read.batches.last() {
+                model.durable_through(asked.log, last.end());
+            }
             let log = &model.logs[asked.log];
             checker::bytes_read_equal_bytes_appended(log, asked.offset, &read.batches)?;
             ensure(!read.batches.is_empty() || asked.offset >= asked.end, "what is durable can be read", || {
@@ -502,6 +556,8 @@ fn take_read(model: &Model, asked: &AskedRead, answer: &ReadAnswer, tolerant: bo
             })
         }
         Err(ReadError::Disk { .. }) if tolerant => Ok(()),
+        // What a failure took back is no longer there.
+        Err(ReadError::OutOfRange { .. }) if tolerant && asked.past_durable => Ok(()),
         Err(error) => broken("bytes read equal bytes appended", error.to_string()),
     }
 }

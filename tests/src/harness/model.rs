@@ -5,7 +5,7 @@ use super::violation::Checked;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use strandline::batch::StoredBatch;
-use strandline::{LogId, Offset, RangeNumber, Receipt, Topic};
+use strandline::{Level, LogId, Offset, RangeNumber, Receipt, Topic};
 
 /// A batch that was handed to the store.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct Sent {
     pub payload: Rc<[u8]>,
     /// How many records it has.
     pub records: u64,
+    /// The level at which it was answered.
+    pub answered: Option<Level>,
 }
 
 /// A batch that the log must hold for ever.
@@ -48,8 +50,11 @@ pub struct LogModel {
     pub made: bool,
     /// What was acknowledged or could be read, in order.
     pub held: Vec<Held>,
-    /// What was sent and neither acknowledged nor refused, in order: a crash may keep any prefix of it.
+    /// What was sent and is neither known to be durable nor refused, in order: a power failure may keep any prefix of it, the death of
+    /// the process keeps what was answered as written.
     pub waiting: VecDeque<Sent>,
+    /// So many of those that wait must be there when only the process died.
+    pub kept_by_kill: usize,
     /// An append failed in this life: nothing after it may be acknowledged.
     pub failed: bool,
     /// How many batches recoveries have dropped.
@@ -61,6 +66,28 @@ impl LogModel {
     #[must_use]
     pub fn end(&self) -> Offset {
         self.held.last().map_or(Offset(0), Held::end)
+    }
+
+    /// The offset that a waiting batch has, when all before it stay.
+    #[must_use]
+    pub fn offset_of(&self, serial: u64) -> Option<Offset> {
+        let place = self.waiting.iter().position(|sent| sent.serial == serial)?;
+        Some(self.waiting.iter().take(place).fold(self.end(), |end, sent| end.plus(sent.records)))
+    }
+
+    fn forget_accepted_before(&mut self, serial: u64) -> bool {
+        let place = self.waiting.iter().position(|sent| sent.serial == serial).unwrap_or_default();
+        let accepted = self.waiting.iter().take(place).rposition(|sent| sent.answered == Some(Level::Accepted));
+        accepted.and_then(|accepted| self.waiting.remove(accepted)).is_some()
+    }
+
+    fn hold_through(&mut self, end: Offset, store_time_ms: u64) {
+        while let Some(sent) = self.waiting.front().filter(|sent| self.end().plus(sent.records) <= end).cloned() {
+            self.waiting.pop_front();
+            let first = self.end();
+            self.held.push(Held { sent, first, store_time_ms, acknowledged: true });
+            self.kept_by_kill = self.kept_by_kill.saturating_sub(1);
+        }
     }
 
     fn take_waiting(&mut self, serial: u64) -> Option<Sent> {
@@ -90,6 +117,7 @@ impl Model {
                 made: false,
                 held: Vec::new(),
                 waiting: VecDeque::new(),
+                kept_by_kill: 0,
                 failed: false,
                 dropped: 0,
             });
@@ -97,17 +125,53 @@ impl Model {
         &mut self.logs[number]
     }
 
-    /// The store acknowledged a batch.
+    /// The store answered a batch. One that is durable makes all before it durable.
     ///
     /// # Errors
     /// When it may not have.
-    pub fn acknowledge(&mut self, log: usize, serial: u64, receipt: &Receipt) -> Checked {
+    pub fn acknowledge(&mut self, log: usize, serial: u64, receipt: &Receipt, tolerant: bool) -> Checked {
         let log = self.log(log);
-        checker::acknowledged_in_order(log, serial, receipt)?;
-        let sent = log.waiting.pop_front().expect("the checker saw it in front");
-        let (first, store_time_ms) = (receipt.first, receipt.store_time_ms);
-        log.held.push(Held { sent, first, store_time_ms, acknowledged: true });
+        if tolerant {
+            // What was accepted before a failure is gone without a word, and its offsets are given again.
+            while log.offset_of(serial).is_some_and(|first| first > receipt.first) && log.forget_accepted_before(serial)
+            {
+            }
+        }
+        checker::answered_in_order(log, serial, receipt)?;
+        if receipt.level == Level::Durable {
+            log.hold_through(receipt.end, receipt.store_time_ms);
+        } else if let Some(sent) = log.waiting.iter_mut().find(|sent| sent.serial == serial) {
+            sent.answered = sent.answered.max(Some(receipt.level));
+        }
         Ok(())
+    }
+
+    /// All that ends at or before `end` is durable.
+    pub fn durable_through(&mut self, log: usize, end: Offset) {
+        self.log(log).hold_through(end, 0);
+    }
+
+    /// The process died, and the machine lives: what was written is there, and all before it.
+    pub fn process_died(&mut self) {
+        for log in &mut self.logs {
+            let written = log.waiting.iter().rposition(|sent| sent.answered >= Some(Level::Written));
+            log.kept_by_kill = written.map_or(0, |last| last + 1);
+        }
+    }
+
+    /// The machine lost power: only what is durable has to be there.
+    pub fn power_failed(&mut self) {
+        self.logs.iter_mut().for_each(|log| log.kept_by_kill = 0);
+    }
+
+    /// The store was closed in order: everything that was answered is durable.
+    pub fn closed(&mut self) {
+        for log in &mut self.logs {
+            if let Some(last) = log.waiting.iter().rposition(|sent| sent.answered.is_some()) {
+                let end = log.waiting.iter().take(last + 1).fold(log.end(), |end, sent| end.plus(sent.records));
+                log.hold_through(end, 0);
+            }
+        }
     }
 
     /// The store refused a batch without touching the disk: it must never be found.
@@ -129,6 +193,7 @@ impl Model {
         checker::acknowledged_is_readable(log, read)?;
         checker::what_was_read_stays_readable(log, read)?;
         checker::exact_prefix_in_staged_order(log, read)?;
+        checker::what_was_written_outlives_the_process(log, read)?;
         checker::store_times_never_go_backwards(read)?;
         for batch in read.iter().skip(log.held.len()) {
             let sent = log.waiting.pop_front().expect("the checker saw that it is what was sent next");
@@ -137,6 +202,7 @@ impl Model {
         }
         log.dropped += log.waiting.len();
         log.waiting.clear();
+        log.kept_by_kill = 0;
         log.failed = false;
         Ok(())
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use strandline::batch::Batch;
 use strandline::config::CheckedConfig;
 use strandline::pending::{Pending, pair};
-use strandline::shard::command::{AppendAnswer, Command, LogNumber, Queue, Refused};
+use strandline::shard::command::{AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, Queue, Refused};
 use strandline::shard::{self, Shard};
-use strandline::{CloseError, LogError, LogId, Offset, OpenError, OpenReport, ReadAnswer};
+use strandline::{CloseError, Level, LogId, Offset, OpenError, OpenReport, ReadAnswer, Receipt};
 use strandline_disk::sim::SimDisk;
 use strandline_disk::{Disk, Wait};
 
@@ -35,8 +35,21 @@ pub struct AskedRead {
     pub offset: Offset,
     /// What was known to be durable when it was asked.
     pub end: Offset,
+    /// It may also give what is not durable yet.
+    pub past_durable: bool,
     /// Where the answer comes.
     pub answer: Pending<ReadAnswer>,
+}
+
+/// A wait for durability.
+#[derive(Debug)]
+pub struct AskedDurable {
+    /// Its log in the model.
+    pub log: usize,
+    /// One past the last offset that is waited for.
+    pub end: Offset,
+    /// Where the answer comes.
+    pub answer: Pending<DurableAnswer>,
 }
 
 /// A log that is being opened.
@@ -45,7 +58,7 @@ pub struct AskedLog {
     /// Its number in the model.
     pub log: usize,
     /// Where the answer comes.
-    pub answer: Pending<Result<LogNumber, LogError>>,
+    pub answer: Pending<LogAnswer>,
 }
 
 /// A shard in its process.
@@ -66,6 +79,10 @@ pub struct Running {
     pub reads: Vec<AskedRead>,
     /// Logs that are being opened.
     pub opening: Vec<AskedLog>,
+    /// Waits for durability.
+    pub durable: Vec<AskedDurable>,
+    /// The last receipt of each log.
+    pub receipts: BTreeMap<usize, Receipt>,
 }
 
 impl std::fmt::Debug for Running {
@@ -104,7 +121,9 @@ pub fn open(
             std::task::Poll::Ready(Err(error)) => return Ok(Opening::Refused(error)),
             std::task::Poll::Ready(Ok((shard, report))) => {
                 let (numbers, appends, reads, opening) = Default::default();
-                let running = Running { disk, shard, queue, report, numbers, appends, reads, opening };
+                let (durable, receipts) = Default::default();
+                let running =
+                    Running { disk, shard, queue, report, numbers, appends, reads, opening, durable, receipts };
                 return Ok(Opening::Serves(Box::new(running)));
             }
         }
@@ -124,31 +143,46 @@ impl Running {
     /// How much was asked and not answered yet.
     #[must_use]
     pub fn asked(&self) -> usize {
-        self.appends.len() + self.reads.len() + self.opening.len()
+        self.appends.len() + self.reads.len() + self.opening.len() + self.durable.len()
     }
 
     /// Hands a batch over; false when the queue is full.
-    pub fn append(&mut self, log: usize, serial: u64, batch: Batch) -> bool {
+    pub fn append(&mut self, log: usize, serial: u64, batch: Batch, level: Level) -> bool {
         let admitted = match self.queue.admit(batch.payload().len()) {
             Ok(admitted) => admitted,
             Err(Refused::Overloaded(..) | Refused::Closed) => return false,
         };
         let (answer, pending) = pair();
-        self.queue.push(Command::Append { log: self.numbers[&log], batch, answer, admitted });
+        self.queue.push(Command::Append { log: self.numbers[&log], batch, level, answer, admitted });
         self.appends.push(AskedAppend { log, serial, answer: pending });
         true
     }
 
     /// Asks for a read; `None` when the queue is full.
-    pub fn read(&mut self, log: usize, offset: Offset, bytes: usize) -> Option<Pending<ReadAnswer>> {
+    pub fn read(
+        &mut self,
+        log: usize,
+        offset: Offset,
+        bytes: usize,
+        past_durable: bool,
+    ) -> Option<Pending<ReadAnswer>> {
         let admitted = self.queue.admit(0).ok()?;
         let (answer, pending) = pair();
-        self.queue.push(Command::Read { log: self.numbers[&log], offset, bytes, answer, admitted });
+        self.queue.push(Command::Read { log: self.numbers[&log], offset, bytes, past_durable, answer, admitted });
         Some(pending)
     }
 
+    /// Waits for the last receipt of a log to become durable; `None` when there is none, or the queue is full.
+    pub fn until_durable(&mut self, log: usize, now: bool) -> Option<AskedDurable> {
+        let receipt = *self.receipts.get(&log)?;
+        let admitted = self.queue.admit(0).ok()?;
+        let (answer, pending) = pair();
+        self.queue.push(Command::UntilDurable { log: self.numbers[&log], receipt, now, answer, admitted });
+        Some(AskedDurable { log, end: receipt.end, answer: pending })
+    }
+
     /// Asks for a log; `None` when the queue is full.
-    pub fn open_log(&mut self, id: LogId) -> Option<Pending<Result<LogNumber, LogError>>> {
+    pub fn open_log(&mut self, id: LogId) -> Option<Pending<LogAnswer>> {
         let admitted = self.queue.admit(0).ok()?;
         let (answer, pending) = pair();
         self.queue.push(Command::OpenLog { log: id, answer, admitted });

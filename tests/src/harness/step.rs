@@ -1,5 +1,6 @@
 //! A step of a history: what is done to a store, as plain data.
 
+use strandline::Level;
 use strandline_disk::sim::Loss;
 
 /// One thing that is done.
@@ -18,6 +19,26 @@ pub enum Step {
         /// About how many bytes each has.
         bytes: usize,
     },
+    /// As `Append`, answered at a level.
+    AppendAt {
+        /// To which log.
+        log: usize,
+        /// How many batches.
+        batches: usize,
+        /// Records of each.
+        records: usize,
+        /// About how many bytes each has.
+        bytes: usize,
+        /// How safe they are when they are answered.
+        level: Level,
+    },
+    /// Waits for what was answered last of a log to become durable, without waiting here.
+    UntilDurable {
+        /// Of which log.
+        log: usize,
+        /// Flushed at once.
+        now: bool,
+    },
     /// Asks for a read, without waiting.
     Read {
         /// Of which log.
@@ -26,6 +47,11 @@ pub enum Step {
         per_mille: u64,
         /// How many bytes.
         bytes: usize,
+    },
+    /// As `Read`, also of what is not durable yet, and from the end of what is.
+    ReadPastDurable {
+        /// Of which log.
+        log: usize,
     },
     /// Lets the shard turn so many times.
     Turn(usize),

@@ -7,7 +7,8 @@ use super::random::Random;
 use super::step::Step;
 use super::violation::Checked;
 use std::time::Duration;
-use strandline::config::{Config, Preallocate, Sabotage};
+use strandline::Level;
+use strandline::config::{Config, Preallocate, Sabotage, SmallCommits, SyncMode};
 use strandline_disk::sim::{Lie, Loss};
 
 /// How a random history differs from the honest one.
@@ -27,6 +28,13 @@ pub fn config_of(random: &mut Random) -> Config {
     config.preallocate = random.pick(&[Preallocate::Written, Preallocate::Allocated, Preallocate::Off]);
     config.idle_mark_after = Duration::from_millis(random.pick(&[1, 5, 100]));
     config.commit_bytes_max = random.pick(&[16 << 10, 32 << 10]);
+    config.sync = random.pick(&[SyncMode::Auto, SyncMode::Auto, SyncMode::Dsync, SyncMode::PerFile]);
+    config.commit_depth = random.pick(&[1, 2, 4]);
+    config.small_commits = random.pick(&[SmallCommits::Rewrite, SmallCommits::Rewrite, SmallCommits::Pad]);
+    config.linger = Duration::from_micros(random.pick(&[0, 0, 0, 500]));
+    config.flush_interval = Duration::from_micros(random.pick(&[200, 1_000, 50_000]));
+    config.tail_cache_bytes = random.pick(&[0, 4_000, 1 << 20]);
+    config.segment_max_age = random.pick(&[None, Some(Duration::from_secs(60))]);
     config
 }
 
@@ -85,10 +93,13 @@ pub fn choose(random: &mut Random, logs: usize) -> Step {
             let batches = 1 + random.below(4);
             let records = 1 + random.below(4);
             let bytes = random.pick(&[60, 300, 300, 1_000, 3_000, 5_500]);
-            Step::Append { log, batches, records, bytes: bytes + random.below(bytes / 8) }
+            let level = random.pick(&[Level::Durable, Level::Durable, Level::Durable, Level::Written, Level::Accepted]);
+            Step::AppendAt { log, batches, records, bytes: bytes + random.below(bytes / 8), level }
         }
         40..68 => Step::Turn(1 + random.below(12)),
-        68..76 => {
+        68..70 => Step::UntilDurable { log, now: random.chance(1, 2) },
+        70 => Step::ReadPastDurable { log },
+        71..76 => {
             Step::Read { log, per_mille: random.below(1001) as u64, bytes: random.pick(&[1, 100, 8_000, 64 << 10]) }
         }
         76..84 => Step::Answer,

@@ -62,18 +62,24 @@ impl Machine {
     fn log(&mut self, name: &str) -> Result<LogNumber, LogError> {
         let log = LogId { topic: Topic::new(name).expect("a topic"), range: RangeNumber::default() };
         self.ask(|answer, queue| Command::OpenLog { log, answer, admitted: queue.admit(0).expect("room") })
+            .map(|opened| opened.number)
     }
 
     fn append(&mut self, log: LogNumber) -> AppendAnswer {
         let mut builder = BatchBuilder::new(BatchLimits { records_max: 10, bytes_max: 1000 });
         builder.push(&Record { value: Some(b"v"), ..Record::default() }).expect("room");
         let batch = builder.build().expect("a record");
-        self.ask(|answer, queue| Command::Append { log, batch, answer, admitted: queue.admit(0).expect("room") })
+        let level = strandline::Level::Durable;
+        self.ask(|answer, queue| Command::Append { log, batch, level, answer, admitted: queue.admit(0).expect("room") })
     }
 
     fn read(&mut self, log: LogNumber) -> ReadAnswer {
         let (offset, bytes) = (Offset(0), 1);
-        self.ask(|answer, queue| Command::Read { log, offset, bytes, answer, admitted: queue.admit(0).expect("room") })
+        let past_durable = false;
+        self.ask(|answer, queue| {
+            let admitted = queue.admit(0).expect("room");
+            Command::Read { log, offset, bytes, past_durable, answer, admitted }
+        })
     }
 
     fn close(&mut self) -> Result<(), CloseError> {
@@ -154,7 +160,7 @@ fn a_shard_that_goes_answers_whoever_waits_for_a_log() {
     machine.queue.push(Command::OpenLog { log, answer, admitted: machine.queue.admit(0).expect("room") });
     machine.queue.abandon();
     drop(machine);
-    assert_eq!(pending.wait(), Err(LogError::ShardGone));
+    assert_eq!(pending.wait().expect_err("it is gone"), LogError::ShardGone);
 }
 
 #[test]

@@ -1,0 +1,178 @@
+//! Roll: when the active segment is full or old, its prepared successor takes its place. Plain code, it only swaps files.
+
+use super::command::LogNumber;
+use super::prepare::Urgency;
+use super::shard::Shard;
+use super::stage::Hold;
+use super::timers::Timer;
+use crate::config::sabotaged;
+use crate::error::AppendError;
+use crate::format::batch::total_length;
+use crate::format::segment::{SegmentHeader, SegmentState};
+use crate::id::Offset;
+use crate::log::Successor;
+use crate::segment::active::{Active, PreparedFile};
+use crate::segment::closed::{Closed, Loaded};
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use strandline_disk::Disk;
+
+/// How long after a failure the next segment is not tried again, in nanoseconds: what needs it meanwhile is refused at once.
+pub(super) const PREPARE_RETRY_NS: u64 = 100_000_000;
+
+/// The age of a segment is looked at this often at least, since the wall clock may jump, in nanoseconds.
+const AGE_LOOK_NS: u64 = 60_000_000_000;
+
+/// A segment whose age could not be acted on is looked at again after so long, in nanoseconds.
+const AGE_RETRY_NS: u64 = 1_000_000;
+
+impl<D: Disk> Shard<D> {
+    /// Sees to it that the first waiting batch fits the active segment, rolling where it does not.
+    pub(super) fn make_room(&mut self, number: LogNumber) -> Result<(), Hold> {
+        let log = &mut self.logs[number.0];
+        let Some(first) = log.queued.front() else { return Err(Hold::Event) };
+        let length = total_length(first.batch.payload().len());
+        let wall_ms = self.now.wall_ms;
+        if let Some(active) = log.active.as_ref() {
+            let old = is_old(active, self.config.segment_max_age, wall_ms);
+            if !first.rolls && !old && active.has_room(length) {
+                if active.may_fly(length) {
+                    return Ok(());
+                }
+                if !log.is_settled() {
+                    self.want_flush(number);
+                    return Err(Hold::Event);
+                }
+            }
+        }
+        let log = &mut self.logs[number.0];
+        // What is acknowledged is a prefix: nothing in the next segment may be durable before all of this one is.
+        if !log.is_settled() && !sabotaged!(self.config, RollBeforeFlush) {
+            self.want_flush(number);
+            return Err(Hold::Event);
+        }
+        match std::mem::replace(&mut log.successor, Successor::None) {
+            Successor::Ready(prepared) => {
+                self.roll(number, prepared);
+                Ok(())
+            }
+            Successor::Making(making) => {
+                making.hurry();
+                log.successor = Successor::Making(making);
+                Err(Hold::Event)
+            }
+            Successor::Failed(source, at_ns) if self.now.boot_ns.saturating_sub(at_ns) < PREPARE_RETRY_NS => {
+                let log_id = log.id.clone();
+                log.successor = Successor::Failed(source.clone(), at_ns);
+                let error = match source.is_full() {
+                    true => AppendError::DiskFull { log: log_id, source },
+                    false => AppendError::Prepare { log: log_id, source },
+                };
+                self.refuse_all(number, &error);
+                Err(Hold::Event)
+            }
+            _ if log.next_seq.is_none() => {
+                let error = AppendError::Exhausted { log: log.id.clone(), what: "segment numbers" };
+                self.refuse_all(number, &error);
+                Err(Hold::Event)
+            }
+            Successor::Failed(..) | Successor::None => {
+                self.queue.counters.rolls_waited.fetch_add(1, Ordering::Relaxed);
+                self.prepare(number, Urgency::Hurry);
+                Err(Hold::Event)
+            }
+        }
+    }
+
+    /// Makes `prepared` the write head. The segment before it is sealed in the background.
+    fn roll(&mut self, number: LogNumber, prepared: PreparedFile) {
+        self.queue.counters.rolls.fetch_add(1, Ordering::Relaxed);
+        self.close_active(number);
+        let log = &mut self.logs[number.0];
+        let opened_at_ms = log.queued.front_mut().map_or(self.now.wall_ms, |first| {
+            first.rolls = false;
+            first.receipt.store_time_ms
+        });
+        let header = SegmentHeader {
+            uid: prepared.uid,
+            store: self.store,
+            state: SegmentState::Live,
+            segment: prepared.id.clone(),
+            generation: prepared.generation,
+            base: log.staged_end,
+            opened_at_ms,
+            epoch: log.epoch,
+            size: prepared.size,
+            look_ahead: prepared.look_ahead,
+        };
+        log.active = Some(Active::begin(prepared, header));
+        self.watch_age(number);
+    }
+
+    /// The active segment takes no more appends: it is sealed in the background.
+    pub(super) fn close_active(&mut self, number: LogNumber) {
+        let log = &mut self.logs[number.0];
+        let Some(full) = log.active.take() else { return };
+        let closed = close(full, log.staged_end);
+        let segment = closed.id.seq;
+        log.closed.push_back(closed);
+        self.seal(number, segment);
+    }
+
+    /// Has the age of the active segment looked at when it may be old enough.
+    pub(super) fn watch_age(&mut self, number: LogNumber) {
+        let Some(age) = self.config.segment_max_age else { return };
+        let Some(active) = &self.logs[number.0].active else { return };
+        let lived_ms = self.now.wall_ms.saturating_sub(active.opened_at_ms);
+        let left_ns = (age.as_millis() as u64).saturating_sub(lived_ms).saturating_mul(1_000_000);
+        let due_ns = self.now.boot_ns.saturating_add(left_ns.clamp(AGE_RETRY_NS, AGE_LOOK_NS));
+        self.timers.set(number, Timer::Age, due_ns);
+    }
+
+    /// Rolls a segment that is old enough, also when nothing is appended: an idle log keeps no active segment, and the next append
+    /// begins the successor.
+    pub(super) fn age_is_due(&mut self, number: LogNumber) {
+        let log = &self.logs[number.0];
+        let Some(active) = &log.active else { return };
+        let idle = log.queued.is_empty() && log.latch.is_none() && self.closing.is_none();
+        if idle && is_old(active, self.config.segment_max_age, self.now.wall_ms) {
+            if log.is_settled() {
+                self.queue.counters.rolls.fetch_add(1, Ordering::Relaxed);
+                return self.close_active(number);
+            }
+            self.want_flush(number);
+        }
+        self.watch_age(number);
+    }
+}
+
+/// Whether a segment is rolled for its age.
+fn is_old(active: &Active, age: Option<Duration>, wall_ms: u64) -> bool {
+    age.is_some_and(|age| u128::from(wall_ms.saturating_sub(active.opened_at_ms)) >= age.as_millis())
+}
+
+/// The full segment, as one that takes no more appends.
+fn close(full: Active, end: Offset) -> Closed {
+    let data_end = full.staged_end();
+    let size = full.size;
+    Closed {
+        id: full.id,
+        uid: full.uid,
+        generation: full.generation,
+        size,
+        look_ahead: full.look_ahead,
+        base: full.base,
+        end,
+        opened_at_ms: full.opened_at_ms,
+        sealed: false,
+        loaded: Some(Rc::new(Loaded {
+            file: full.file,
+            index: full.index,
+            data_end,
+            store_times_ms: full.store_times_ms,
+            surveyed: true,
+            damage: Vec::new(),
+        })),
+    }
+}
