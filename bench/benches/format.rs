@@ -67,6 +67,7 @@ fn segment(batch: &Batch) -> Vec<u8> {
             end,
             records: batch.record_count(),
             flags: batch.flags(),
+            uncompressed_bytes: batch.payload().len() as u32,
             ..BatchHeader::default()
         };
         if data.len() + header.total_length() > READ_BYTES {

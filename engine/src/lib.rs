@@ -20,7 +20,7 @@ pub mod segment;
 pub mod shard;
 mod store;
 
-pub use batch::{Batch, BatchBuilder, BatchError, Header, Record, StoredBatch, StoredRecord};
+pub use batch::{Batch, BatchBuilder, BatchError, Codec, ForeignBatch, Header, Record, StoredBatch, StoredRecord};
 pub use config::{Config, DirectIo, Preallocate, SmallCommits, SyncMode};
 pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, ReadError};
 pub use id::{LogId, Offset, RangeNumber, Topic};

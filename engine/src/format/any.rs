@@ -1,6 +1,6 @@
 //! What the tests of the format share: values drawn at random, and ways to damage bytes.
 
-use super::batch::{BatchHeader, Codec, Flags, PAD_BYTES_MAX};
+use super::batch::{BatchHeader, Codec, Flags, PAD_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use super::checksum::crc32c;
 use crate::id::{Epoch, Life, LogId, Offset, RangeNumber, SegmentId, Seq, Topic, Uid};
 use proptest::prelude::*;
@@ -19,6 +19,18 @@ pub(super) fn for_every_flip(bytes: &[u8], range: std::ops::Range<usize>, mut ch
 /// Puts `field` at byte `at`: the tests lay structures out by the tables of FORMAT.md, not by the code under test.
 pub(super) fn put(bytes: &mut [u8], at: usize, field: impl AsRef<[u8]>) {
     bytes[at..at + field.as_ref().len()].copy_from_slice(field.as_ref());
+}
+
+/// Bytes in which no codec finds anything to save.
+pub(crate) fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    };
+    (0..length).map(|_| next()).collect()
 }
 
 /// Makes the checksum of a block right again.
@@ -59,25 +71,51 @@ pub(super) fn segment_id() -> impl Strategy<Value = SegmentId> {
         .prop_map(|(log, seq)| SegmentId { log, seq: Seq::new(seq).expect("within the limits") })
 }
 
+/// How long and how packed a payload is, and whose layout it has.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    payload_bytes: u32,
+    payload_crc: u32,
+    records: u32,
+    codec: Codec,
+    flags: Flags,
+    uncompressed_bytes: u32,
+}
+
+/// Marks, our own batches and foreign ones.
+fn shape() -> impl Strategy<Value = Shape> {
+    let mark = prop_oneof![Just(0), 1..=PAD_BYTES_MAX].prop_map(|bytes| Shape {
+        payload_bytes: bytes,
+        payload_crc: crc32c(&vec![0; bytes as usize]),
+        records: 0,
+        codec: Codec::None,
+        flags: Flags::default(),
+        uncompressed_bytes: bytes,
+    });
+    let codec = prop::sample::select(vec![Codec::None, Codec::Lz4, Codec::Zstd, Codec::Gzip, Codec::Snappy]);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let lengths = (1..=u32::MAX, 1..=PAYLOAD_BYTES_MAX, any::<bool>());
+    let batch = (lengths, any::<u32>(), 1..=u32::MAX, codec, flags).prop_map(
+        |((payload_bytes, unpacked, is_known), payload_crc, records, codec, (has_tombstones, has_keyless, foreign))| {
+            let is_foreign = foreign || !codec.is_ours();
+            let flags = Flags { has_tombstones, has_keyless, is_foreign };
+            let uncompressed_bytes = match codec {
+                _ if is_foreign && !is_known => 0,
+                Codec::None => payload_bytes,
+                _ => unpacked,
+            };
+            Shape { payload_bytes, payload_crc, records, codec, flags, uncompressed_bytes }
+        },
+    );
+    prop_oneof![1 => mark, 3 => batch]
+}
+
 /// Any header that may be written; the checksum of a payload is made up.
 pub(super) fn batch_header() -> impl Strategy<Value = BatchHeader> {
-    let codec = prop::sample::select(vec![Codec::None, Codec::Lz4, Codec::Zstd, Codec::Gzip, Codec::Snappy]);
-    let flags =
-        (any::<bool>(), any::<bool>()).prop_map(|(has_tombstones, has_keyless)| Flags { has_tombstones, has_keyless });
     let numbers = (number(), number(), number(), number(), number(), number());
-    let pad = (1..=PAD_BYTES_MAX).prop_map(|bytes| (bytes, crc32c(&vec![0; bytes as usize]), 0));
-    let sizes = prop_oneof![Just((0, 0, 0)), pad, (1..=u32::MAX, any::<u32>(), 1..=u32::MAX)];
-    (numbers, sizes, time(), codec, flags, any::<u64>(), any::<[u8; 32]>()).prop_map(
-        |(
-            (first, store_time_ms, durable_to, tombstone_horizon_ms, epoch, life),
-            sizes,
-            time,
-            codec,
-            flags,
-            gap,
-            host,
-        )| {
-            let (payload_bytes, payload_crc, records) = sizes;
+    (numbers, shape(), time(), any::<u64>(), any::<[u8; 32]>()).prop_map(
+        |((first, store_time_ms, durable_to, tombstone_horizon_ms, epoch, life), shape, time, gap, host)| {
+            let Shape { payload_bytes, payload_crc, records, codec, flags, uncompressed_bytes } = shape;
             let first = first.min(u64::MAX - u64::from(records));
             let gap = if records == 0 { 0 } else { gap % (u64::MAX - u64::from(records) - first).max(1) };
             BatchHeader {
@@ -95,6 +133,7 @@ pub(super) fn batch_header() -> impl Strategy<Value = BatchHeader> {
                 codec,
                 flags,
                 host,
+                uncompressed_bytes,
             }
         },
     )
@@ -119,6 +158,7 @@ pub(super) fn file_of(batches: &[Wanted], uid: Uid, start: Position) -> (Vec<u8>
             first: next,
             end,
             records,
+            uncompressed_bytes: payload_bytes,
             ..BatchHeader::default()
         };
         let at = start.plus(bytes.len());

@@ -8,6 +8,8 @@ use super::field::{Reader, Writer};
 use crate::id::{Epoch, Life, Offset, Uid};
 use strandline_disk::Position;
 
+pub use super::codec::Codec;
+
 /// The length of a batch header.
 pub const HEADER_BYTES: usize = 128;
 
@@ -32,52 +34,6 @@ pub fn total_length(payload: usize) -> usize {
 /// What a batch starts with.
 const MAGIC: [u8; 4] = *b"SLB1";
 
-/// How a payload is compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Codec {
-    /// Not at all.
-    #[default]
-    None,
-    /// LZ4.
-    Lz4,
-    /// Zstandard.
-    Zstd,
-    /// Gzip: carried for hosts, never written by us.
-    Gzip,
-    /// Snappy: carried for hosts, never written by us.
-    Snappy,
-}
-
-impl Codec {
-    fn number(self) -> u8 {
-        match self {
-            Codec::None => 0,
-            Codec::Lz4 => 1,
-            Codec::Zstd => 2,
-            Codec::Gzip => 3,
-            Codec::Snappy => 4,
-        }
-    }
-
-    /// The codec's name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Codec::None => "none",
-            Codec::Lz4 => "lz4",
-            Codec::Zstd => "zstd",
-            Codec::Gzip => "gzip",
-            Codec::Snappy => "snappy",
-        }
-    }
-
-    fn of(number: u8) -> Option<Codec> {
-        [Codec::None, Codec::Lz4, Codec::Zstd, Codec::Gzip, Codec::Snappy]
-            .into_iter()
-            .find(|codec| codec.number() == number)
-    }
-}
-
 /// What is known about the records of a batch without looking at them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags {
@@ -85,15 +41,18 @@ pub struct Flags {
     pub has_tombstones: bool,
     /// Some record has no key.
     pub has_keyless: bool,
+    /// The payload's layout is the host's own: the store carries it and reads no records out of it.
+    pub is_foreign: bool,
 }
 
 impl Flags {
     fn number(self) -> u8 {
-        u8::from(self.has_tombstones) | u8::from(self.has_keyless) << 1
+        u8::from(self.has_tombstones) | u8::from(self.has_keyless) << 1 | u8::from(self.is_foreign) << 2
     }
 
     fn of(number: u8) -> Option<Flags> {
-        let flags = Flags { has_tombstones: number & 1 != 0, has_keyless: number & 2 != 0 };
+        let [has_tombstones, has_keyless, is_foreign] = [1, 2, 4].map(|bit| number & bit != 0);
+        let flags = Flags { has_tombstones, has_keyless, is_foreign };
         (flags.number() == number).then_some(flags)
     }
 }
@@ -129,6 +88,8 @@ pub struct BatchHeader {
     pub flags: Flags,
     /// The host's own bytes; the store only carries them.
     pub host: [u8; HOST_BYTES],
+    /// The length of the payload before it was compressed; 0 in a foreign batch when the host does not say.
+    pub uncompressed_bytes: u32,
 }
 
 /// Why bytes are not the header of a batch at this place.
@@ -163,10 +124,11 @@ impl BatchHeader {
     /// nearer to the next one than a header is long, it goes on to the one behind.
     #[must_use]
     pub fn padded(self, at: Position, block: usize) -> BatchHeader {
-        debug_assert!(self.is_mark() && at.0 % ALIGN as u64 == 0, "{self:?} at {at}");
+        debug_assert!(self.is_mark() && at.0.is_multiple_of(ALIGN as u64), "{self:?} at {at}");
         let zeros_from = at.plus(HEADER_BYTES);
         let payload_bytes = zeros_from.block_ceiling(block).since(zeros_from) as u32;
-        BatchHeader { payload_bytes, payload_crc: zeros_crc(payload_bytes), ..self }
+        let (payload_crc, uncompressed_bytes) = (zeros_crc(payload_bytes), payload_bytes);
+        BatchHeader { payload_bytes, payload_crc, uncompressed_bytes, ..self }
     }
 
     /// The length of header, payload and padding: the next batch stands this much further on.
@@ -204,6 +166,7 @@ impl BatchHeader {
         writer.u8(self.flags.number());
         writer.u16(0);
         writer.bytes(&self.host);
+        writer.u32(self.uncompressed_bytes);
 
         let checksum = checksum_of(&bytes, uid, at);
         if let Some((_, rest)) = bytes.split_first_chunk_mut::<4>() {
@@ -259,6 +222,7 @@ impl BatchHeader {
                 reader.u16().filter(|&zero| zero == 0).ok_or(NotABatch::Field("reserved"))?;
                 reader.array().ok_or(short)?
             },
+            uncompressed_bytes: reader.u32().ok_or(short)?,
         };
         if reader.is_zero() { Ok(header) } else { Err(NotABatch::Field("reserved")) }
     }
@@ -275,13 +239,31 @@ impl BatchHeader {
             return Err("payload length");
         }
         let span = self.end.since(self.first);
+        self.check_codec()?;
         match self.is_mark() {
             true if span != 0 => Err("records"),
             true if self.payload_bytes > PAD_BYTES_MAX => Err("payload length"),
             true if self.payload_crc != zeros_crc(self.payload_bytes) => Err("payload checksum"),
+            true if self.codec != Codec::None => Err("codec"),
+            true if self.flags != Flags::default() => Err("flags"),
             false if self.payload_bytes == 0 || u64::from(self.records) > span => Err("records"),
             _ => Ok(()),
         }
+    }
+
+    /// Checks what is said about the payload's compression.
+    fn check_codec(&self) -> Result<(), &'static str> {
+        let is_foreign = self.flags.is_foreign;
+        if !self.codec.is_ours() && !is_foreign {
+            return Err("codec");
+        }
+        let (stated, is_unknown) = (self.uncompressed_bytes, self.uncompressed_bytes == 0);
+        let may_be = match self.codec {
+            _ if is_foreign && is_unknown => true,
+            Codec::None => stated == self.payload_bytes,
+            _ => !is_unknown && stated <= PAYLOAD_BYTES_MAX,
+        };
+        if may_be { Ok(()) } else { Err("uncompressed length") }
     }
 }
 
@@ -336,8 +318,9 @@ mod tests {
             life: Life(0x8182_8384_8586_8788),
             records: 0x0001_0203,
             codec: Codec::Zstd,
-            flags: Flags { has_tombstones: true, has_keyless: false },
+            flags: Flags { has_tombstones: true, ..Flags::default() },
             host: std::array::from_fn(|byte| 0xc0 | byte as u8),
+            uncompressed_bytes: 0x0102_0304,
         }
     }
 
@@ -358,6 +341,7 @@ mod tests {
         put(&mut bytes, 80, 0x0001_0203_u32.to_le_bytes());
         put(&mut bytes, 84, [2, 1]);
         put(&mut bytes, 88, std::array::from_fn::<u8, 32, _>(|byte| 0xc0 | byte as u8));
+        put(&mut bytes, 120, 0x0102_0304_u32.to_le_bytes());
         sign(&mut bytes);
         bytes
     }
@@ -424,13 +408,25 @@ mod tests {
     #[test]
     fn fields_that_never_may_be_are_refused_by_name() {
         let at_8 = |field: u32| (8, field.to_le_bytes().to_vec());
-        let mark = || vec![(80, vec![0; 4]), (24, 0x2122_2324_2526_2728_u64.to_le_bytes().to_vec())];
-        let damages: [Damage; 14] = [
+        let unpacked = |field: u32| (120, field.to_le_bytes().to_vec());
+        let mark_of = |bytes: u32, crc: u32, codec: u8, flags: u8| {
+            let end = (24, 0x2122_2324_2526_2728_u64.to_le_bytes().to_vec());
+            let crc = (12, crc.to_le_bytes().to_vec());
+            vec![(80, vec![0, 0, 0, 0, codec, flags]), end, crc, at_8(bytes), unpacked(bytes)]
+        };
+        let damages: [Damage; 21] = [
             ("codec", vec![(84, vec![5])]),
-            ("flags", vec![(85, vec![4])]),
+            ("flags", vec![(85, vec![8])]),
             ("reserved", vec![(86, vec![0, 1])]),
             ("reserved", vec![(127, vec![1])]),
-            ("reserved", vec![(120, vec![1])]),
+            ("reserved", vec![(124, vec![1])]),
+            // Gzip that is not foreign, no length or one past the limit, and one that is not the payload's without a codec.
+            ("codec", vec![(84, vec![3])]),
+            ("uncompressed length", vec![unpacked(0)]),
+            ("uncompressed length", vec![unpacked(PAYLOAD_BYTES_MAX + 1)]),
+            ("uncompressed length", vec![(85, vec![5]), unpacked(PAYLOAD_BYTES_MAX + 1)]),
+            ("uncompressed length", vec![(84, vec![0])]),
+            ("uncompressed length", vec![(84, vec![0, 5])]),
             ("end offset", vec![(24, vec![0; 8])]),
             ("records", vec![(80, vec![0; 4])]),
             ("records", vec![at_8(0)]),
@@ -438,10 +434,12 @@ mod tests {
             // One record more than there are offsets.
             ("records", vec![(24, 0x2122_2324_2527_292a_u64.to_le_bytes().to_vec())]),
             // Marks: too long, and with the checksum of something else than zeros.
-            ("payload length", mark()),
-            ("payload length", [mark(), vec![at_8(PAD_BYTES_MAX + 1)]].concat()),
-            ("payload checksum", [mark(), vec![at_8(PAD_BYTES_MAX)]].concat()),
-            ("payload checksum", [mark(), vec![at_8(0)]].concat()),
+            ("payload length", mark_of(PAD_BYTES_MAX + 1, zeros_crc(PAD_BYTES_MAX + 1), 0, 0)),
+            ("payload checksum", mark_of(PAD_BYTES_MAX, 1, 0, 0)),
+            ("payload checksum", mark_of(0, 1, 0, 0)),
+            // A mark that is packed or flagged.
+            ("codec", mark_of(8, zeros_crc(8), 1, 0)),
+            ("flags", mark_of(8, zeros_crc(8), 0, 4)),
         ];
         for (field, damage) in damages {
             let mut bytes = example_by_the_table();
@@ -530,7 +528,7 @@ mod tests {
             if mild {
                 put(&mut bytes, 31, [0xff]);
                 put(&mut bytes, 84, [1, 3, 0, 0]);
-                put(&mut bytes, 120, [0; 8]);
+                put(&mut bytes, 123, [0; 5]);
             }
             sign(&mut bytes);
             match decode(&bytes) {

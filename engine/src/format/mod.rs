@@ -4,10 +4,11 @@
 //! Every decoder takes any bytes at all and answers with a value or a typed refusal, in time linear in the bytes.
 
 #[cfg(test)]
-mod any;
+pub(crate) mod any;
 pub mod batch;
 pub mod block;
 pub mod checksum;
+pub mod codec;
 mod edit;
 mod field;
 pub mod index;

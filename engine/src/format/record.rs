@@ -1,4 +1,4 @@
-//! Records: what stands in an uncompressed payload.
+//! Records: what stands in a payload of ours once it is unpacked.
 //!
 //! A record is checked as a whole before any part of it is handed out. An absent key or value is never taken for an empty one.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -59,9 +59,25 @@ impl<'a> StoredRecord<'a> {
 /// Why a payload whose checksum is right is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The payload is compressed.
-    #[error("the payload is compressed with {0}, which this release does not unpack")]
-    Compressed(&'static str),
+    /// The payload's layout is the host's own.
+    #[error("the payload (codec {0}) has a layout of the host's own, out of which the store reads no records")]
+    Foreign(&'static str),
+    /// The batch header states a length that no payload may ever have had.
+    #[error("the batch header says that the payload unpacks to {stated} bytes; at most {limit} are possible")]
+    Stated {
+        /// What the header says.
+        stated: u32,
+        /// The most that is possible.
+        limit: u32,
+    },
+    /// The payload does not unpack, or not to the stated length.
+    #[error("the payload does not unpack with {codec} to exactly the {stated} bytes that the batch header says")]
+    Unpack {
+        /// The codec.
+        codec: &'static str,
+        /// What the header says.
+        stated: u32,
+    },
     /// A field of a record holds what it never may.
     #[error("record {index} of the batch: its {field} holds what it never may")]
     Field {
@@ -388,8 +404,8 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_payload_answers_once() {
-        let error = DecodeError::Compressed("zstd");
+    fn a_payload_that_is_not_read_answers_once() {
+        let error = DecodeError::Foreign("zstd");
         let read: Vec<_> = Records::refused(error).map(|record| record.map(|_| ())).collect();
         assert_eq!(read, [Err(error)]);
     }

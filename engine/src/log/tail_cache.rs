@@ -237,7 +237,11 @@ mod tests {
     fn readers_and_the_shard_never_wait_for_each_other() {
         let (cache, home) = (TailCache::default(), home());
         std::thread::scope(|scope| {
-            scope.spawn(|| (0..20_000).for_each(|first| drop(cache.publish(vec![kept(first, 1, 8)], &home))));
+            scope.spawn(|| {
+                for first in 0..20_000 {
+                    let _ = cache.publish(vec![kept(first, 1, 8)], &home);
+                }
+            });
             for _ in 0..2 {
                 scope.spawn(|| {
                     let mut next = 0;

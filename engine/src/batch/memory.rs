@@ -1,0 +1,78 @@
+//! Memory for reads: the bytes of one read, shared by its batches and used again by later ones.
+
+use crossbeam_queue::ArrayQueue;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Memory for reads, used again: fresh memory would cost a page fault for each 4 KiB that is read.
+#[derive(Clone, Debug)]
+pub struct ReadMemory {
+    kept: Arc<ArrayQueue<Vec<u8>>>,
+    bytes_max: usize,
+}
+
+impl ReadMemory {
+    /// Keeps at most `pieces` pieces, each of at most `bytes_max` bytes.
+    #[must_use]
+    pub fn new(pieces: usize, bytes_max: usize) -> ReadMemory {
+        ReadMemory { kept: Arc::new(ArrayQueue::new(pieces.max(1))), bytes_max }
+    }
+
+    /// Empty memory with room for `bytes`.
+    #[must_use]
+    pub fn take(&self, bytes: usize) -> ReadBytes {
+        let mut memory = self.kept.pop().unwrap_or_default();
+        memory.clear();
+        memory.reserve(bytes);
+        ReadBytes { bytes: memory, home: Some(self.clone()) }
+    }
+}
+
+/// Bytes that several batches share, wherever they are kept.
+pub trait SharedBytes: Send + Sync {
+    /// The bytes.
+    fn bytes(&self) -> &[u8];
+}
+
+impl SharedBytes for ReadBytes {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// The bytes of one read, shared by its batches. Their memory goes back for use again with the last of them.
+#[derive(Debug)]
+pub struct ReadBytes {
+    bytes: Vec<u8>,
+    home: Option<ReadMemory>,
+}
+
+impl ReadBytes {
+    /// Adds bytes, up to `length` in all.
+    pub(crate) fn extend(&mut self, bytes: &[u8], length: usize) {
+        let room = length.saturating_sub(self.bytes.len()).min(bytes.len());
+        self.bytes.extend_from_slice(bytes.get(..room).unwrap_or_default());
+    }
+}
+
+impl From<Vec<u8>> for ReadBytes {
+    fn from(bytes: Vec<u8>) -> ReadBytes {
+        ReadBytes { bytes, home: None }
+    }
+}
+
+impl Deref for ReadBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for ReadBytes {
+    fn drop(&mut self) {
+        if let Some(home) = self.home.take().filter(|home| self.bytes.capacity() <= home.bytes_max) {
+            let _ = home.kept.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}
