@@ -1,0 +1,76 @@
+//! Frames of the manifest, one for each kind of edit.
+
+use super::blocks::{STORE, UID, log, segment};
+use super::{Golden, golden};
+use strandline::format::manifest::{Edit, Frame, FramePlace, ReleaseReason, decode_frame, encode_frame};
+use strandline::id::{Epoch, Generation, Life, Offset};
+use strandline_disk::Position;
+
+const PLACE: FramePlace = FramePlace { store: STORE, sequence: 42, position: Position(4096 + 264) };
+const NUMBER: u64 = 9;
+
+pub fn all() -> Vec<Golden> {
+    let segment = segment();
+    let released = |reason| Edit::Released {
+        segment: segment.clone(),
+        uid: UID,
+        generation: Generation(2),
+        reason,
+        hold_until_ms: 1_700_086_400_000,
+    };
+    vec![
+        frame("edit-opened", [Edit::Opened { life: Life(17) }]),
+        frame("edit-log-created", [Edit::LogCreated { log: log() }]),
+        frame(
+            "edit-prepared",
+            [Edit::Prepared {
+                segment: segment.clone(),
+                uid: UID,
+                generation: Generation(2),
+                size: 64 << 20,
+                look_ahead: 3 << 20,
+            }],
+        ),
+        frame(
+            "edit-live",
+            [Edit::Live { segment: segment.clone(), base: Offset(1_000_000), opened_at_ms: 1_700_000_000_123 }],
+        ),
+        frame(
+            "edit-sealed",
+            [Edit::Sealed {
+                segment: segment.clone(),
+                end: Offset(1_000_060),
+                logical_bytes: 21_000 - 4096,
+                first_store_time_ms: 1_700_000_000_123,
+                last_store_time_ms: 1_700_000_001_000,
+                sealed_at_ms: 1_700_000_002_000,
+            }],
+        ),
+        frame(
+            "edit-fenced",
+            [Edit::Fenced { segment: segment.clone(), end: Offset(1_000_060), end_position: Position(21_000) }],
+        ),
+        frame("edit-start-offset", [Edit::StartOffset { log: log(), start: Offset(1_000_010), epoch: Epoch(5) }]),
+        frame(
+            "edit-released",
+            [ReleaseReason::Expired, ReleaseReason::Superseded, ReleaseReason::Orphan].map(released),
+        ),
+        frame("edit-gone", [Edit::Gone { uid: UID }]),
+        // An odd length, so that something pads it, and more than one edit.
+        frame("frame-of-two", [Edit::Opened { life: Life(18) }, Edit::LogCreated { log: log() }]),
+        frame("frame-of-none", []),
+    ]
+}
+
+fn frame<const N: usize>(name: &'static str, edits: [Edit; N]) -> Golden {
+    golden(
+        name,
+        Frame { number: NUMBER, edits: edits.to_vec() },
+        |frame| encode_frame(&frame.edits, frame.number, PLACE),
+        |bytes| {
+            let (frame, length) = decode_frame(bytes, NUMBER, PLACE).expect("a frame");
+            assert_eq!(length, bytes.len());
+            frame
+        },
+    )
+}
