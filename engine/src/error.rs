@@ -40,6 +40,14 @@ pub enum OpenError {
         /// Where, in the region in force.
         position: Position,
     },
+    /// Both copies of the manifest have lost the header of their newest page.
+    #[error(
+        "both copies of the manifest have lost the header of page {sequence}, whose edits verify and are newer than all others: nothing was changed; restore one copy"
+    )]
+    ManifestHeadersDamaged {
+        /// The sequence of the page.
+        sequence: u64,
+    },
     /// The manifest says two things that cannot both be true.
     #[error("the manifest contradicts itself: {0}; nothing was changed")]
     ManifestContradiction(String),

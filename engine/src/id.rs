@@ -209,6 +209,26 @@ plain_number! {
     Life(u64), "{}"
 }
 
+/// Where a log was truncated: from `end` on only batches of `epoch` or newer belong to it.
+///
+/// A log has only its newest one. What an older cut had dropped was cleared before anything was appended behind that cut, and a newer
+/// cut never lies behind the end of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// The offset that the first record after the truncation got. Everything below it had been durable.
+    pub end: Offset,
+    /// The log's epoch since then.
+    pub epoch: Epoch,
+}
+
+impl Cut {
+    /// Whether it dropped the batch or mark that starts at `first` and was written in `epoch`.
+    #[must_use]
+    pub fn drops(&self, first: Offset, epoch: Epoch) -> bool {
+        first >= self.end && epoch < self.epoch
+    }
+}
+
 impl Offset {
     /// The offset `records` further on, saturating at the end of the number range.
     #[must_use]

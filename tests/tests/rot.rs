@@ -2,6 +2,7 @@
 //! that is intact can be read.
 
 use strandline::format::batch::{BatchHeader, HEADER_BYTES};
+use strandline::format::manifest::RegionHeader;
 use strandline::format::segment::SegmentFooter;
 use strandline::manifest::state::Stage;
 use strandline::{Offset, OpenError, OpenReport, ReadError};
@@ -374,4 +375,39 @@ fn both_manifest_copies_damaged_at_one_place_are_a_typed_refusal_and_nothing_is_
     }
     let after: Vec<_> = machine.world.files().into_iter().map(|(path, _)| machine.world.read_file(&path)).collect();
     assert!(before == after, "a refusal changes nothing");
+}
+
+/// The newest page of the manifest, whose header block stands at this byte of both copies.
+fn newest_page(machine: &Machine) -> u64 {
+    let bytes = machine.world.read_file("manifest/a").expect("a copy");
+    let half = bytes.len() / 2;
+    let sequence = |at: usize| RegionHeader::decode(&bytes[at..at + BLOCK]).map_or(0, |header| header.sequence);
+    if sequence(0) > sequence(half) { 0 } else { half as u64 }
+}
+
+#[test]
+fn a_manifest_that_lost_both_headers_of_its_newest_page_is_refused_and_the_page_before_it_is_not_used() {
+    let mut machine = store(12, 5_500);
+    reopen(&mut machine);
+    machine.run(&[append(0, 30, 5_500), Step::Idle]).expect("rolls that the page before knows nothing of");
+    machine.kill().expect("a kill");
+    let page = newest_page(&machine);
+    let world = machine.world.snapshot();
+    for copy in ["manifest/a", "manifest/b"] {
+        machine.world.rot(copy, page + 33, 0xff);
+    }
+    let before: Vec<_> = machine.world.files().into_iter().map(|(path, _)| machine.world.read_file(&path)).collect();
+    match open(machine.world.open(), &machine.config, None, || Ok(())).expect("an answer") {
+        Opening::Refused(OpenError::ManifestHeadersDamaged { sequence }) => assert!(sequence > 2, "{sequence}"),
+        other => panic!("{other:?}"),
+    }
+    let after: Vec<_> = machine.world.files().into_iter().map(|(path, _)| machine.world.read_file(&path)).collect();
+    assert!(before == after, "a refusal changes nothing");
+
+    // One header of the two is enough.
+    for copy in ["manifest/a", "manifest/b"] {
+        let mut machine = Machine::on(world.snapshot(), machine.config.clone(), machine.model.clone());
+        machine.world.rot(copy, page + 33, 0xff);
+        machine.open().unwrap_or_else(|violation| panic!("{copy}: {violation}"));
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::block::{self, BLOCK_BYTES, BlockError, Magic, nothing_left};
 use super::checksum::Checksum;
-use super::edit::EDIT_HEADER_BYTES;
+use super::edit_bytes::EDIT_HEADER_BYTES;
 use super::field::{Reader, Writer};
 use crate::id::StoreId;
 use strandline_disk::Position;
@@ -222,7 +222,7 @@ fn checksum_of(covered: &[u8], place: FramePlace) -> u32 {
 mod tests {
     use super::super::any::{for_every_flip, put, sign_block};
     use super::super::checksum::crc32c;
-    use super::super::edit::tests::any_edit;
+    use super::super::edit_bytes::tests::any_edit;
     use super::*;
     use crate::id::{Life, LogId, RangeNumber, Topic, Uid};
     use proptest::prelude::*;

@@ -10,6 +10,7 @@ pub mod block;
 pub mod checksum;
 pub mod codec;
 mod edit;
+mod edit_bytes;
 mod field;
 pub mod index;
 pub mod manifest;

@@ -6,12 +6,16 @@ use super::runtime::Manifest;
 use super::state::State;
 use crate::config::CheckedConfig;
 use crate::error::OpenError;
+use crate::format::block::BlockError;
 use crate::format::manifest::RegionHeader;
 use crate::id::StoreId;
 use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, File, Name, OpenFile, Position, transfer};
 
 /// The largest region that is believed, in bytes: half of the largest `manifest_bytes`.
 const REGION_BYTES_MAX: u64 = 1 << 29;
+
+/// The sequence of the page that a new manifest starts with.
+const FIRST_SEQUENCE: u64 = 1;
 
 /// The names of the copies.
 const COPIES: [&str; 2] = ["a", "b"];
@@ -40,8 +44,8 @@ pub async fn create<D: Disk>(
         files.push(make_copy(disk, directory, copy, config.manifest_bytes).await?);
     }
     let copies = Copies::new([files[0].clone(), files[1].clone()], config.manifest_bytes / 2);
-    let page = page::Page::snapshot(store, 1, &State::default());
-    copies.turn_page(disk, store, 1, &page.bytes).await?;
+    let page = page::Page::snapshot(store, FIRST_SEQUENCE, &State::default());
+    copies.turn_page(disk, store, FIRST_SEQUENCE, &page.bytes).await?;
     transfer::sync_directory(disk, directory).await?;
     Ok(())
 }
@@ -74,7 +78,8 @@ fn copy_name(copy: &str) -> Name {
 /// Reads the manifest of `store`. A copy that is missing or cut short is made again, after the other has been read.
 ///
 /// # Errors
-/// [`OpenError::ManifestLost`], [`OpenError::ManifestDamaged`], [`OpenError::ManifestContradiction`], or a disk error.
+/// [`OpenError::ManifestLost`], [`OpenError::ManifestDamaged`], [`OpenError::ManifestHeadersDamaged`],
+/// [`OpenError::ManifestContradiction`], or a disk error.
 pub async fn load<D: Disk>(disk: &D, directory: &Directory, store: StoreId) -> Result<Loaded<D>, OpenError> {
     let mut damage = Vec::new();
     let found = [open_copy(disk, directory, COPIES[0]).await?, open_copy(disk, directory, COPIES[1]).await?];
@@ -85,6 +90,9 @@ pub async fn load<D: Disk>(disk: &D, directory: &Directory, store: StoreId) -> R
     let copies = Copies::new(files.clone(), region_bytes);
     let in_force = in_force(disk, &copies, store).await?;
     let sequence = in_force.iter().flatten().max().copied().ok_or(OpenError::ManifestLost)?;
+    if has_lost_a_page(disk, &copies, store, sequence).await? {
+        return Err(OpenError::ManifestHeadersDamaged { sequence: sequence + 1 });
+    }
     let mut regions = [Vec::new(), Vec::new()];
     for (copy, region) in regions.iter_mut().enumerate().filter(|(copy, _)| found[*copy].is_some()) {
         match in_force[copy] {
@@ -167,4 +175,27 @@ async fn in_force<D: Disk>(disk: &D, copies: &Copies, store: StoreId) -> Result<
         }
     }
     Ok(in_force)
+}
+
+/// Whether the page after `sequence` had been in force, and both of its headers are damaged now: going back to the page before it would
+/// forget what was acknowledged since.
+///
+/// A process that dies while it turns the page leaves good frames without their header as well. Then the header of the page that the
+/// frames overwrote still stands in front of them, in a copy that is whole; or zeros do, when that half was never used before.
+async fn has_lost_a_page<D: Disk>(disk: &D, copies: &Copies, store: StoreId, sequence: u64) -> Result<bool, DiskError> {
+    let half = (sequence + 1) % 2;
+    for copy in 0..2 {
+        match RegionHeader::decode(&copies.read_header(disk, copy, half).await?) {
+            Ok(header) if header.store == store && header.sequence < sequence => return Ok(false),
+            Err(BlockError::Empty) if sequence == FIRST_SEQUENCE => return Ok(false),
+            _ => {}
+        }
+    }
+    for copy in 0..2 {
+        let region = copies.read_region(disk, copy, half).await?;
+        if page::begins(&region, store, sequence + 1) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -1,10 +1,15 @@
 //! The manifest: which segments there are and what state they are in, durably, in two copies.
 
+#[cfg(test)]
+mod any;
 pub mod copies;
+mod edits;
 pub mod identity;
 pub mod load;
 pub mod page;
 mod runtime;
+mod snapshot;
 pub mod state;
 
-pub use runtime::{Edits, Manifest, ManifestCommit, ManifestError};
+pub use edits::{Edits, ManifestError};
+pub use runtime::{Manifest, ManifestCommit};

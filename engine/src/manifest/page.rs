@@ -117,6 +117,12 @@ pub fn merge(copies: [&[u8]; 2], store: StoreId, sequence: u64) -> Result<Merged
     }
 }
 
+/// Whether a region starts with a frame of page `sequence`.
+#[must_use]
+pub fn begins(bytes: &[u8], store: StoreId, sequence: u64) -> bool {
+    frame_at(bytes, 0, FramePlace { store, sequence, position: format::FRAMES_START }).is_ok()
+}
+
 type FrameRead = Result<(Vec<Edit>, usize), NotAFrame>;
 
 fn frame_at(bytes: &[u8], number: u64, place: FramePlace) -> FrameRead {

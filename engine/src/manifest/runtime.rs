@@ -4,58 +4,15 @@
 //! manifest: nothing after it is acknowledged until the store is opened again.
 
 use super::copies::Copies;
+use super::edits::{EditAnswer, Edits, Inbox, ManifestError};
 use super::page::{self, Page};
 use super::state::State;
 use crate::format::manifest::{self as format, Edit, FramePlace};
 use crate::id::StoreId;
 use crate::segment::tail::Tail;
 use futures_channel::oneshot;
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::Future;
-use std::rc::Rc;
 use strandline_disk::{Buffer, Disk, DiskError, Position};
-
-/// An edit did not become durable.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ManifestError {
-    /// The disk failed; the manifest takes no edits until the store is opened again.
-    #[error("the manifest could not be written: {0}")]
-    Disk(DiskError),
-    /// An earlier write had failed; this edit did not touch the disk.
-    #[error("the manifest takes no edits since it could not be written: {0}")]
-    Latched(DiskError),
-    /// The snapshot does not fit a region any more.
-    #[error(
-        "the manifest needs {needed} bytes and a region has {room}: the size was set by manifest_bytes when the store was made"
-    )]
-    Full {
-        /// Bytes of the snapshot.
-        needed: u64,
-        /// Bytes of a region.
-        room: u64,
-    },
-}
-
-type EditAnswer = Result<(), ManifestError>;
-
-struct Submitted {
-    edits: Vec<Edit>,
-    answer: oneshot::Sender<EditAnswer>,
-}
-
-/// Where edits are handed in. Clones share the queue.
-#[derive(Clone, Default)]
-pub struct Edits(Rc<RefCell<VecDeque<Submitted>>>);
-
-impl Edits {
-    /// Hands in edits that belong together: all of them become durable, or none.
-    pub fn submit(&self, edits: Vec<Edit>) -> impl Future<Output = EditAnswer> + use<> {
-        let (answer, answered) = oneshot::channel();
-        self.0.borrow_mut().push_back(Submitted { edits, answer });
-        async move { answered.await.expect("the manifest answers every edit") }
-    }
-}
 
 /// The manifest in use.
 pub struct Manifest<D> {
@@ -68,7 +25,7 @@ pub struct Manifest<D> {
     state: State,
     /// At least what the state reserves, in bytes of edits.
     reserved: usize,
-    edits: Edits,
+    inbox: Inbox,
     in_commit: Vec<oneshot::Sender<EditAnswer>>,
     latched: Option<DiskError>,
 }
@@ -102,8 +59,8 @@ impl<D: Disk> Manifest<D> {
     pub fn new(disk: D, copies: Copies, store: StoreId, sequence: u64, state: State) -> Manifest<D> {
         // The region is treated as full, so that the first commit turns the page whatever it is.
         let tail = Tail::at_boundary(Position(copies.region_bytes()));
-        let (edits, in_commit, reserved) = (Edits::default(), Vec::new(), state.reserved_bytes());
-        Manifest { disk, copies, store, sequence, number: 0, tail, state, reserved, edits, in_commit, latched: None }
+        let (inbox, in_commit, reserved) = (Inbox::new(disk.doorbell()), Vec::new(), state.reserved_bytes());
+        Manifest { disk, copies, store, sequence, number: 0, tail, state, reserved, inbox, in_commit, latched: None }
     }
 
     /// What the manifest says, edits in the making included.
@@ -112,26 +69,26 @@ impl<D: Disk> Manifest<D> {
         &self.state
     }
 
-    /// The queue for edits.
+    /// Where edits are handed in, from any thread.
     #[must_use]
     pub fn edits(&self) -> Edits {
-        self.edits.clone()
+        self.inbox.edits()
     }
 
-    /// True while there is a commit to start or to wait for.
+    /// True while there is a commit to start or to wait for. Whoever is about to sleep asks this after it has told the doorbell so.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        !self.in_commit.is_empty() || !self.edits.0.borrow().is_empty()
+        !self.in_commit.is_empty() || !self.inbox.is_empty()
     }
 
     /// Starts a commit of what has been handed in, unless one is under way. Its outcome goes to [`Manifest::settle`].
     pub fn stage(&mut self) -> Option<impl Future<Output = ManifestCommit> + use<D>> {
-        if !self.in_commit.is_empty() || self.edits.0.borrow().is_empty() {
+        if !self.in_commit.is_empty() || self.inbox.is_empty() {
             return None;
         }
         if let Some(source) = &self.latched {
             let error = ManifestError::Latched(source.clone());
-            self.edits.0.borrow_mut().drain(..).for_each(|submitted| drop(submitted.answer.send(Err(error.clone()))));
+            self.inbox.waiting().drain(..).for_each(|submitted| drop(submitted.answer.send(Err(error.clone()))));
             return None;
         }
         let batch = self.take_edits();
@@ -168,15 +125,13 @@ impl<D: Disk> Manifest<D> {
 
     /// Takes as many groups of edits as one frame holds. A group that the region has no room for is refused.
     fn take_edits(&mut self) -> Vec<Edit> {
-        let queue = self.edits();
-        let mut queue = queue.0.borrow_mut();
         let (mut batch, mut bytes, mut grown) = (Vec::new(), 0, 0);
-        while let Some(next) = queue.front() {
+        while let Some(next) = self.inbox.waiting().front() {
             bytes += next.edits.iter().map(Edit::encoded_bytes).sum::<usize>();
             if bytes > format::FRAME_BYTES_MAX / 4 && !batch.is_empty() {
                 break;
             }
-            let Some(submitted) = queue.pop_front() else { break };
+            let Some(submitted) = self.inbox.waiting().pop_front() else { break };
             match self.reserve(&submitted.edits, grown) {
                 Ok(more) => grown += more,
                 Err(error) => {
@@ -193,7 +148,7 @@ impl<D: Disk> Manifest<D> {
     /// Takes room for edits with which the state grows, beside `grown` bytes that are taken and not yet applied. A region must
     /// always hold the snapshot: a store whose manifest did not fit it could never be opened again.
     fn reserve(&mut self, edits: &[Edit], grown: usize) -> Result<usize, ManifestError> {
-        let more: usize = edits.iter().map(State::growth).sum();
+        let more: usize = edits.iter().map(|edit| self.state.growth(edit)).sum();
         let room = self.copies.region_bytes();
         if more > 0 && page::bytes_at_most(self.reserved + more) > room {
             // What was released since has given its room back.

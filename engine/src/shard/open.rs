@@ -97,6 +97,7 @@ async fn edit<D: Disk>(
         durable.await.map_err(|error| match error {
             ManifestError::Disk(source) | ManifestError::Latched(source) => OpenError::Disk(source),
             ManifestError::Full { needed, room } => OpenError::ManifestFull { needed, room },
+            ManifestError::Gone => OpenError::ShardGone(error.to_string()),
         })?;
     }
     Ok(())

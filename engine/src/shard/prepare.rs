@@ -9,7 +9,7 @@ use super::shard::{Event, Shard};
 use crate::config::{CheckedConfig, Preallocate, sabotaged};
 use crate::format::manifest::Edit;
 use crate::format::segment::{SegmentHeader, SegmentState};
-use crate::id::{Epoch, Generation, Offset, SegmentId, Seq, StoreId, Uid};
+use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
 use crate::log::{Making, Successor};
 use crate::manifest::{Edits, ManifestError};
@@ -137,18 +137,18 @@ impl<D: Disk> Plan<D> {
             size,
             look_ahead,
         };
-        let anchored = self.fill(&file, &header).await?;
+        let written = self.fill(&file, &header).await?;
         // Without this sync the length, the extents and the header could be lost under a record that was acknowledged.
         transfer::sync(&self.disk, &file).await?;
         // Without these two the file, or its directory, could be gone after a power cut.
         transfer::sync_directory(&self.disk, &directory).await?;
         transfer::sync_directory(&self.disk, &self.disk.root()).await?;
-        let edit = Edit::Prepared { segment: segment.clone(), uid, generation, size, look_ahead };
+        let edit = Edit::Prepared { segment: segment.clone(), uid, generation, size, look_ahead, written };
         let durable = edits.submit(vec![edit]);
         if !sabotaged!(self.config, RecordBeforeEdit) {
             durable.await.map_err(PrepareError::Manifest)?;
         }
-        Ok(PreparedFile { id: segment, uid, generation, size, look_ahead, anchored, file })
+        Ok(PreparedFile { id: segment, uid, generation, size, look_ahead, anchored: written, file })
     }
 
     /// Makes the segment's directory. `None` when a directory of this name holds a live segment that the manifest does not
@@ -179,8 +179,8 @@ impl<D: Disk> Plan<D> {
     }
 
     /// Writes the header block, and with `preallocate = written` zeros behind it, in bursts, pacing itself by how full the active segment
-    /// is. In a hurry the rest stays unwritten: those appends cost more, but none waits for the filling.
-    /// True when all of it was written.
+    /// is. In a hurry the rest stays unwritten: those appends cost more, but none waits for the filling. True when the whole file was
+    /// written.
     async fn fill(&self, file: &File, header: &SegmentHeader) -> Result<bool, DiskError> {
         let whole = self.config.preallocate == Preallocate::Written;
         let end = if whole { header.size } else { BLOCK as u64 };
@@ -231,9 +231,4 @@ impl<D: Disk> Plan<D> {
         }
         Ok(())
     }
-}
-
-/// The number after the highest that a log has used.
-pub(super) fn next_seq(used: impl Iterator<Item = Seq>) -> Option<Seq> {
-    used.max().map_or(Seq::new(0), Seq::next)
 }

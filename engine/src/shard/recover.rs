@@ -16,7 +16,6 @@ use crate::manifest::state::{LogRecord, Opening, SegmentRecord, Stage};
 use crate::segment::active::{Active, Found, PreparedFile};
 use crate::segment::closed::{self, Closed, Loaded};
 use crate::segment::survey::{self, Expected, Survey};
-use crate::shard::prepare::next_seq;
 use std::rc::Rc;
 use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, File, OpenFile, Position, transfer};
 
@@ -50,7 +49,8 @@ impl<D: Disk> Recovery<'_, D> {
         let mut log = Log::empty(id.clone());
         (log.start, log.epoch) = (record.start, record.epoch);
         self.epoch = record.epoch;
-        log.next_seq = next_seq(record.segments.keys().copied());
+        // Also of segments that are gone: no number is used twice.
+        log.next_seq = record.last_seq.map_or(Seq::new(0), Seq::next);
         log.end = record.start;
         let mut recovered = Recovered { log, edits: Vec::new(), unsealed: Vec::new() };
         let mut segments: Vec<(Seq, SegmentRecord)> =
@@ -436,8 +436,7 @@ fn prepared_file(id: &SegmentId, record: &SegmentRecord, file: File) -> Prepared
         generation: record.generation,
         size: record.size,
         look_ahead: record.look_ahead,
-        // Not known: the manifest does not say how the file was made.
-        anchored: false,
+        anchored: record.written,
         file,
     }
 }

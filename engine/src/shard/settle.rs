@@ -36,6 +36,7 @@ impl<D: Disk> Shard<D> {
                 Err(ManifestError::Full { needed, room }) => {
                     self.answer_makers(&log, Err(LogError::ManifestFull { needed, room }));
                 }
+                Err(ManifestError::Gone) => self.answer_makers(&log, Err(LogError::ShardGone)),
             },
         }
     }
@@ -439,5 +440,6 @@ fn as_disk_error(error: &ManifestError) -> DiskError {
         ManifestError::Full { .. } => {
             DiskError::new(strandline_disk::Verb::Write, "manifest", strandline_disk::Errno::NOSPC)
         }
+        ManifestError::Gone => DiskError::new(Verb::Write, "manifest", strandline_disk::Errno::CANCELED),
     }
 }

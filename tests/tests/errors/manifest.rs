@@ -75,7 +75,14 @@ fn a_log_whose_offsets_or_segment_numbers_are_used_up_says_so_and_no_other_suffe
         Edit::LogCreated { log: log("offsets") },
         Edit::StartOffset { log: log("offsets"), start: Offset(full), epoch: Epoch(0) },
         Edit::LogCreated { log: log("numbers") },
-        Edit::Prepared { segment: last, uid: Uid(1), generation: Generation(0), size: 128 << 10, look_ahead: 1 << 20 },
+        Edit::Prepared {
+            segment: last,
+            uid: Uid(1),
+            generation: Generation(0),
+            size: 128 << 10,
+            look_ahead: 1 << 20,
+            written: false,
+        },
     ];
     store_with(place.path(), &edits);
     let store = open(config(place.path()));

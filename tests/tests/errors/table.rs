@@ -23,6 +23,7 @@ const READ: &str = "tests/tests/real_ring/read.rs";
 const ROOM: &str = "tests/tests/real_ring/room.rs";
 const CONFIG: &str = "tests/tests/errors/config.rs";
 const MANIFEST: &str = "tests/tests/errors/manifest.rs";
+const ROT: &str = "tests/tests/rot.rs";
 const SIMULATED: &str = "tests/tests/errors/simulated.rs";
 const BATCH_UNIT: &str = "engine/src/batch.rs";
 const ID_UNIT: &str = "engine/src/id.rs";
@@ -37,6 +38,11 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("OpenError::NotAStore", OPEN, "a_directory_with_other_things_in_it_is_refused_and_left_alone"),
     ("OpenError::Identity", DAMAGE, "a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which"),
     ("OpenError::ManifestDamaged", DAMAGE, "a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which"),
+    (
+        "OpenError::ManifestHeadersDamaged",
+        ROT,
+        "a_manifest_that_lost_both_headers_of_its_newest_page_is_refused_and_the_page_before_it_is_not_used",
+    ),
     ("OpenError::ManifestLost", DAMAGE, "a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which"),
     ("OpenError::ManifestContradiction", MANIFEST, "a_manifest_that_contradicts_itself_is_refused"),
     (
