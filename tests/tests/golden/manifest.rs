@@ -29,6 +29,7 @@ pub fn all() -> Vec<Golden> {
                 generation: Generation(2),
                 size: 64 << 20,
                 look_ahead: 3 << 20,
+                written: true,
             }],
         ),
         frame(
@@ -56,6 +57,45 @@ pub fn all() -> Vec<Golden> {
             [ReleaseReason::Expired, ReleaseReason::Superseded, ReleaseReason::Orphan].map(released),
         ),
         frame("edit-gone", [Edit::Gone { uid: UID }]),
+        frame("edit-truncated", [Edit::Truncated { log: log(), end: Offset(1_000_020), epoch: Epoch(6) }]),
+        frame(
+            "edit-replaced",
+            [Edit::Replaced {
+                segment: segment.clone(),
+                uid: UID,
+                generation: Generation(3),
+                size: 1 << 20,
+                look_ahead: 3 << 20,
+                written: true,
+                base: Offset(1_000_000),
+                end: Offset(1_000_020),
+                opened_at_ms: 1_700_000_000_123,
+                logical_bytes: 9_000,
+                first_store_time_ms: 1_700_000_000_123,
+                last_store_time_ms: 1_700_000_000_900,
+                sealed_at_ms: 1_700_000_003_000,
+            }],
+        ),
+        frame("edit-shrunk", [Edit::Shrunk { segment: segment.clone(), size: 64 << 10 }]),
+        frame("edit-log-deleted", [Edit::LogDeleted { log: log() }]),
+        frame(
+            "edit-log-fenced",
+            [
+                Edit::LogFenced { log: log(), until: Some(Offset(1_000_100)) },
+                Edit::LogFenced { log: log(), until: None },
+            ],
+        ),
+        frame(
+            "edit-clean",
+            [Edit::Clean {
+                segment: segment.clone(),
+                end: Offset(1_000_060),
+                end_position: Position(21_000),
+                last_store_time_ms: 1_700_000_001_000,
+            }],
+        ),
+        frame("edit-dirty", [Edit::Dirty { log: log() }]),
+        frame("edit-seq-used", [Edit::SeqUsed { segment: segment.clone() }]),
         // An odd length, so that something pads it, and more than one edit.
         frame("frame-of-two", [Edit::Opened { life: Life(18) }, Edit::LogCreated { log: log() }]),
         frame("frame-of-none", []),
