@@ -236,7 +236,8 @@ impl Active {
     pub fn lay_mark(&mut self, header: &BatchHeader, room: &mut [u8]) {
         let (head, filling) = room.split_at_mut(HEADER_BYTES);
         filling.fill(0);
-        let header = BatchHeader { payload_bytes: filling.len() as u32, payload_crc: crc32c(filling), ..*header };
+        let (payload_bytes, payload_crc) = (filling.len() as u32, crc32c(filling));
+        let header = BatchHeader { payload_bytes, uncompressed_bytes: payload_bytes, payload_crc, ..*header };
         head.copy_from_slice(&header.encode(self.uid, self.staged));
         self.staged = self.staged.plus(HEADER_BYTES + filling.len());
     }

@@ -64,7 +64,7 @@ impl TailBudget {
         }
         self.stale[log.0] += commits;
         self.stale_count += commits;
-        if self.stale_count > STALE_MAX && self.stale_count * 2 > self.order.len() {
+        if self.stale_count > STALE_MAX && self.stale_count * 4 > self.order.len() {
             let stale = &mut self.stale;
             self.order.retain(|log| match stale.get_mut(log.0) {
                 Some(stale) if *stale > 0 => {
@@ -103,7 +103,7 @@ mod tests {
             budget.note(LogNumber(0), 10, 10);
             budget.freed(10);
         }
-        assert!(budget.order.len() < 110_000, "{}", budget.order.len());
+        assert!(budget.order.len() < 140_000, "{}", budget.order.len());
         assert_eq!(budget.bytes, 10);
         budget.note(LogNumber(0), 2_000, 0);
         assert_eq!(budget.next_to_go(), Some(LogNumber(1)), "it is the oldest that is left");

@@ -31,6 +31,7 @@ pub struct Log {
     id: LogId,
     number: LogNumber,
     limits: BatchLimits,
+    read_bytes_max: usize,
     queue: Arc<Queue>,
     shared: Arc<Shared>,
 }
@@ -45,7 +46,7 @@ impl Log {
     pub(super) fn new(id: LogId, opened: OpenedLog, config: &CheckedConfig, queue: Arc<Queue>) -> Log {
         let OpenedLog { number, shared } = opened;
         let limits = BatchLimits { records_max: config.batch_records_max, bytes_max: config.batch_bytes_max };
-        Log { id, number, limits, queue, shared }
+        Log { id, number, limits, read_bytes_max: config.read_bytes_max as usize, queue, shared }
     }
 
     /// Which log it is.
@@ -159,6 +160,7 @@ impl Log {
     /// As [`Log::read`], with options. What was appended last is answered at once, without the disk and without another thread.
     pub fn read_with(&self, offset: Offset, options: ReadOptions) -> Reading {
         let ReadOptions { bytes, past_durable } = options;
+        let bytes = bytes.clamp(1, self.read_bytes_max);
         let (answer, pending) = pair();
         if let Some(batches) = self.shared.read(offset, bytes, past_durable) {
             let next = batches.last().map_or(offset, StoredBatch::end);

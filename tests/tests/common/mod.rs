@@ -25,6 +25,7 @@ pub fn small(root: &Path) -> Config {
         arena_bytes: 1 << 20,
         manifest_bytes: 512 << 10,
         lock_wait: Duration::from_secs(10),
+        tail_cache_bytes: 0, // Reads are to reach the disk.
         ..Config::new(root)
     }
 }

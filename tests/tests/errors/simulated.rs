@@ -9,8 +9,8 @@ use strandline::pending::{Pending, Unanswered, pair};
 use strandline::shard::command::{AppendAnswer, Command, LogNumber, Queue, ReadAnswer};
 use strandline::shard::{self, Shard};
 use strandline::{
-    AppendError, BatchBuilder, CloseError, Config, LogError, LogId, Offset, OpenError, RangeNumber, ReadError, Record,
-    Store, Topic,
+    AppendError, BatchBuilder, CloseError, Config, Level, LogError, LogId, Offset, OpenError, RangeNumber, ReadError,
+    Record, Store, Topic,
 };
 use strandline_disk::sim::{Fault, SimDisk, SimWorld, Times, What, When};
 use strandline_disk::{Disk, Errno, Verb};
@@ -66,10 +66,13 @@ impl Machine {
     }
 
     fn append(&mut self, log: LogNumber) -> AppendAnswer {
+        self.append_at(log, Level::Durable)
+    }
+
+    fn append_at(&mut self, log: LogNumber, level: Level) -> AppendAnswer {
         let mut builder = BatchBuilder::new(BatchLimits { records_max: 10, bytes_max: 1000 });
         builder.push(&Record { value: Some(b"v"), ..Record::default() }).expect("room");
         let batch = builder.build().expect("a record");
-        let level = strandline::Level::Durable;
         self.ask(|answer, queue| Command::Append { log, batch, level, answer, admitted: queue.admit(0).expect("room") })
     }
 
@@ -121,6 +124,27 @@ fn a_segment_that_cannot_be_prepared_is_named_with_its_cause_and_tried_again() {
     assert!(matches!(&broken, AppendError::Prepare { source, .. } if source.errno == Errno::IO), "{broken}");
     let again = (0..100_000).find_map(|_| machine.append(log).ok());
     assert_eq!(again.map(|receipt| receipt.first), Some(Offset(0)), "it goes on by itself");
+}
+
+#[test]
+fn an_append_that_was_accepted_and_could_not_be_written_is_named_to_whoever_waits_for_it() {
+    let mut machine = Machine::new();
+    machine.fail(When::Verb(Verb::Allocate), Errno::NOSPC, Times::Once);
+    let log = machine.log("full").expect("a log");
+    let receipt = machine.append_at(log, Level::Accepted).expect("it is in memory");
+    assert_eq!((receipt.first, receipt.level), (Offset(0), Level::Accepted));
+    let lost = machine.ask(|answer, queue| {
+        let admitted = queue.admit(0).expect("room");
+        Command::UntilDurable { log, receipt, now: true, answer, admitted }
+    });
+    assert!(matches!(lost, Err(AppendError::Lost { first: Offset(0), .. })), "{lost:?}");
+    let again = (0..100_000).find_map(|_| machine.append(log).ok());
+    assert_eq!(again.map(|receipt| receipt.first), Some(Offset(0)), "its offset is given again");
+    let lost = machine.ask(|answer, queue| {
+        let admitted = queue.admit(0).expect("room");
+        Command::UntilDurable { log, receipt, now: true, answer, admitted }
+    });
+    assert!(matches!(lost, Err(AppendError::Lost { .. })), "another append's offset makes it no less lost: {lost:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const FILES: [&str; 8] = [
     "engine/src/error.rs",
     "engine/src/config.rs",
-    "engine/src/batch.rs",
+    "engine/src/batch/mod.rs",
     "engine/src/id.rs",
     "engine/src/format/record.rs",
     "engine/disk/src/uring/setup_error.rs",
@@ -25,7 +25,10 @@ const CONFIG: &str = "tests/tests/errors/config.rs";
 const MANIFEST: &str = "tests/tests/errors/manifest.rs";
 const ROT: &str = "tests/tests/rot.rs";
 const SIMULATED: &str = "tests/tests/errors/simulated.rs";
-const BATCH_UNIT: &str = "engine/src/batch.rs";
+const BATCH_UNIT: &str = "engine/src/batch/builder.rs";
+const STORED_UNIT: &str = "engine/src/batch/stored.rs";
+const FOREIGN_UNIT: &str = "engine/src/batch/foreign.rs";
+const CODEC_UNIT: &str = "engine/src/format/codec.rs";
 const ID_UNIT: &str = "engine/src/id.rs";
 const RECORD_UNIT: &str = "engine/src/format/record.rs";
 const SETUP_UNIT: &str = "engine/disk/src/uring/setup_error.rs";
@@ -57,6 +60,12 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("AppendError::TooManyRecords", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),
     ("AppendError::Failed", SIMULATED, "a_write_that_fails_latches_its_log_and_only_its_log_and_closing_says_so"),
     ("AppendError::Latched", SIMULATED, "a_write_that_fails_latches_its_log_and_only_its_log_and_closing_says_so"),
+    (
+        "AppendError::Lost",
+        SIMULATED,
+        "an_append_that_was_accepted_and_could_not_be_written_is_named_to_whoever_waits_for_it",
+    ),
+    ("AppendError::Overloaded", ROOM, "a_wait_for_durability_is_refused_when_too_much_is_outstanding"),
     ("AppendError::DiskFull", SIMULATED, "a_segment_that_cannot_be_prepared_is_named_with_its_cause_and_tried_again"),
     ("AppendError::Prepare", SIMULATED, "a_segment_that_cannot_be_prepared_is_named_with_its_cause_and_tried_again"),
     (
@@ -89,7 +98,16 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("BatchError::Empty", BATCH_UNIT, "a_timestamp_that_stands_for_none_is_refused"),
     ("TopicError::Readable", ID_UNIT, "a_topic_is_taken_at_its_limit_and_refused_one_past_it"),
     ("TopicError::Encoded", ID_UNIT, "a_topic_is_taken_at_its_limit_and_refused_one_past_it"),
-    ("DecodeError::Compressed", BATCH_UNIT, "a_compressed_batch_says_so"),
+    ("BatchError::NotOurs", BATCH_UNIT, "codecs_of_others_are_refused"),
+    ("BatchError::NoPayload", FOREIGN_UNIT, "a_batch_that_cannot_be_is_refused_and_says_why"),
+    ("BatchError::Uncompressed", FOREIGN_UNIT, "a_batch_that_cannot_be_is_refused_and_says_why"),
+    ("DecodeError::Stated", CODEC_UNIT, "unpacking_stops_at_the_largest_payload_there_may_be"),
+    (
+        "DecodeError::Foreign",
+        STORED_UNIT,
+        "a_foreign_payload_is_handed_out_as_it_came_and_no_records_are_read_out_of_it",
+    ),
+    ("DecodeError::Unpack", STORED_UNIT, "a_length_that_lies_is_an_answer_and_no_records"),
     ("DecodeError::Field", RECORD_UNIT, "fields_that_never_may_be_are_refused_by_name"),
     ("DecodeError::Count", RECORD_UNIT, "a_payload_that_is_cut_short_or_goes_on_is_an_error_at_every_byte"),
     ("SetupError::BlockedByPolicy", SETUP_UNIT, "a_refusal_names_who_refuses"),

@@ -57,6 +57,19 @@ pub fn all() -> Vec<Golden> {
             [ReleaseReason::Expired, ReleaseReason::Superseded, ReleaseReason::Orphan].map(released),
         ),
         frame("edit-gone", [Edit::Gone { uid: UID }]),
+        // An odd length, so that something pads it, and more than one edit.
+        frame("frame-of-two", [Edit::Opened { life: Life(18) }, Edit::LogCreated { log: log() }]),
+        frame("frame-of-none", []),
+    ]
+    .into_iter()
+    .chain(later_verbs())
+    .collect()
+}
+
+/// What replicas, truncation, rest and compaction say.
+fn later_verbs() -> Vec<Golden> {
+    let segment = segment();
+    vec![
         frame("edit-truncated", [Edit::Truncated { log: log(), end: Offset(1_000_020), epoch: Epoch(6) }]),
         frame(
             "edit-replaced",
@@ -96,9 +109,6 @@ pub fn all() -> Vec<Golden> {
         ),
         frame("edit-dirty", [Edit::Dirty { log: log() }]),
         frame("edit-seq-used", [Edit::SeqUsed { segment: segment.clone() }]),
-        // An odd length, so that something pads it, and more than one edit.
-        frame("frame-of-two", [Edit::Opened { life: Life(18) }, Edit::LogCreated { log: log() }]),
-        frame("frame-of-none", []),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Room: the limits on what is outstanding, and the two ways to wait for it.
 
 use crate::common::{append, batch_of, block_on, bytes_of, log_of, one, open, place, small, values};
-use strandline::{AppendError, Config, LogError, Offset, Overloaded, RangeNumber, ReadError, Topic};
+use strandline::{AppendError, Config, Level, LogError, Offset, Overloaded, RangeNumber, ReadError, Receipt, Topic};
 
 /// Appends until the store refuses for want of room; gives what it had taken, and the refusal.
 fn overload(
@@ -49,6 +49,24 @@ fn too_many_bytes_are_refused_at_once_and_the_batch_comes_back() {
         log.append(one(&log, &bytes_of(1, (32 << 10) - 29))).expect("exactly the limit").wait().map(|_| ()),
         Ok(())
     );
+}
+
+#[test]
+fn a_wait_for_durability_is_refused_when_too_much_is_outstanding() {
+    let place = place();
+    let store = open(Config { outstanding_max: 2, ..small(place.path()) });
+    let log = log_of(&store, "waits");
+    let written = log.append_with(one(&log, b"v"), Level::Written).expect("room").wait().expect("an append");
+    assert_eq!(written.level.min(Level::Written), Level::Written);
+    let mut receipt: Receipt = written;
+    receipt.level = Level::Written;
+    // Both places are taken by waits for what never comes; each further wait is refused.
+    let mut later = receipt;
+    later.end = Offset(1_000);
+    let waits = [log.until_durable(&later, false), log.until_durable(&later, false)];
+    let refused = log.until_durable(&receipt, true).wait().expect_err("no room");
+    assert_eq!(refused, AppendError::Overloaded { outstanding: 2, limit: 2 });
+    drop(waits);
 }
 
 #[test]
