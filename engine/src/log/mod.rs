@@ -1,11 +1,13 @@
 //! A log: one range of a topic, its segments, and where it stands. Plain state and plain decisions.
 
+mod dormant;
 pub mod flight;
 pub mod locate;
 pub mod shared;
 mod state;
 pub mod tail_cache;
 
+pub use dormant::{Dormant, clean_edit};
 pub use flight::{Flight, Level, Queued, Receipt, Staged, Waiting};
 pub use shared::Shared;
 pub use state::{Log, Making, Successor};

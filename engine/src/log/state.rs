@@ -1,5 +1,6 @@
 //! The state of one log, owned by its shard. No I/O.
 
+use super::Dormant;
 use super::flight::{Flight, Queued, Staged, Waiting};
 use super::shared::Shared;
 use crate::error::Latch;
@@ -123,6 +124,8 @@ pub struct Log<A> {
     pub closed: VecDeque<Closed>,
     /// The write head.
     pub active: Option<Active>,
+    /// The write head of a log that rests, until it is roused. There is no active one then.
+    pub dormant: Option<Dormant>,
     /// What comes after it.
     pub successor: Successor,
     /// The number that the next segment gets; none when they are used up.
@@ -182,6 +185,7 @@ impl<A> Log<A> {
             epoch: Epoch(0),
             closed: VecDeque::new(),
             active: None,
+            dormant: None,
             successor: Successor::None,
             next_seq: Seq::new(0),
             end: Offset(0),

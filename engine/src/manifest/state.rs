@@ -148,9 +148,17 @@ impl State {
                     _ => None,
                 })?;
             }
-            Edit::Sealed { segment, .. } | Edit::Fenced { segment, .. } => {
+            Edit::Sealed { segment, .. } => {
                 self.advance(segment, |stage| match stage {
                     Stage::Live(opening) => ended(opening, edit),
+                    _ => None,
+                })?;
+            }
+            Edit::Fenced { segment, end, .. } => {
+                self.advance(segment, |stage| match stage {
+                    Stage::Live(opening) => ended(opening, edit),
+                    // A truncation may shorten it.
+                    Stage::Fenced { opening, end: old, .. } if *end <= old => ended(opening, edit),
                     _ => None,
                 })?;
             }

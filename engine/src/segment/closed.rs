@@ -97,6 +97,8 @@ impl Closed {
             end: Some(self.end),
             size: self.size,
             look_ahead: self.look_ahead,
+            // Its end is known, and what a truncation dropped does not reach below it.
+            cut: None,
         };
         let found = survey::survey(disk, &file, &expected).await?;
         Ok(Loaded::surveyed(file, found))

@@ -1,7 +1,10 @@
 //! Segments: one directory, one file. What is written to them, what is found in them, and how they end.
 
 pub mod active;
+mod chain;
 pub mod closed;
+pub mod mend;
 pub mod seal;
 pub mod survey;
 pub mod tail;
+pub mod unopened;

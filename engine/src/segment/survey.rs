@@ -4,16 +4,16 @@
 //! fails to verify at offset 120 is rot when anything proves that offset 120 had been durable: a later batch within the look-ahead
 //! whose `durable_to` is 121 or more, or a known end. Otherwise nothing at or after it was ever acknowledged, and it is torn.
 
-use crate::format::batch::{BatchHeader, PAYLOAD_BYTES_MAX};
+use super::chain::Chain;
+use crate::format::batch::{BatchHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX};
 use crate::format::block::BlockError;
 use crate::format::index::Index;
-use crate::format::scan::{self, Fed, FoundBatch, Scan, Stop, StopReason};
+use crate::format::scan::{self, Fed, FoundBatch, Scan, Stop};
 use crate::format::segment::SegmentHeader;
-use crate::id::{Life, Offset, Uid};
+use crate::id::{Cut, Offset, Uid};
 use crate::segment::active::batch_limit;
 use crate::segment::tail::Tail;
 use futures_util::stream::{FuturesOrdered, StreamExt};
-use std::ops::ControlFlow;
 use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
 
 /// How much is read at once while scanning, in bytes.
@@ -34,6 +34,8 @@ pub struct Expected {
     pub size: u64,
     /// The most that may have been in flight past its durable end, in bytes.
     pub look_ahead: u64,
+    /// Where its log was truncated last.
+    pub cut: Option<Cut>,
 }
 
 /// A stretch below the end that does not verify. It stays as it is.
@@ -75,8 +77,10 @@ pub struct Survey {
     pub durable_to: Offset,
     /// What does not verify below the end.
     pub damage: Vec<Damage>,
-    /// What lies past the end.
+    /// What lies past the end, as far as anything may have been in flight.
     pub torn: Option<Torn>,
+    /// Where the last batch ends that a truncation dropped and that still stands behind the end, however far.
+    pub dropped_to: Option<Position>,
     /// The tail to go on with.
     pub tail: Tail,
 }
@@ -123,8 +127,8 @@ pub async fn survey<D: Disk>(disk: &D, file: &File, expected: &Expected) -> Resu
         if expected.end == Some(chain.next) {
             break stop.at;
         }
-        let later = find_later(disk, file, expected, stop.at).await?;
-        if !chain.step_over(&stop, &later, expected.end) {
+        let later = find_later(disk, file, expected, &chain, stop.at).await?;
+        if !chain.step_over(&stop, &later) {
             break stop.at;
         }
     };
@@ -136,6 +140,10 @@ pub async fn survey<D: Disk>(disk: &D, file: &File, expected: &Expected) -> Resu
             .filter(|found| found.payload_ok)
             .count(),
     });
+    let dropped_to = match chain.may_have_dropped() {
+        true => last_batch_end(disk, file, expected, end).await?,
+        false => None,
+    };
     let block = read_window(disk, file, end.block_floor(BLOCK), end).await?;
     let tail = Tail::from_block(end, &block);
     Ok(Survey {
@@ -147,6 +155,7 @@ pub async fn survey<D: Disk>(disk: &D, file: &File, expected: &Expected) -> Resu
         durable_to: chain.durable_to,
         damage: chain.damage,
         torn,
+        dropped_to,
         tail,
     })
 }
@@ -157,15 +166,17 @@ async fn find_later<D: Disk>(
     disk: &D,
     file: &File,
     expected: &Expected,
+    chain: &Chain,
     at: Position,
 ) -> Result<Vec<FoundBatch>, DiskError> {
+    let goes_on = chain.known_end().is_some();
     let mut from = at;
     loop {
         let to = window_end(expected, from.plus(expected.look_ahead as usize));
-        let to = if expected.end.is_some() { to } else { window_end(expected, from) };
+        let to = if goes_on { to } else { window_end(expected, from) };
         let window = read_window(disk, file, from, to).await?;
         let found = scan::find_batches(&window, from, expected.uid, PAYLOAD_BYTES_MAX);
-        let last = expected.end.is_none() || to >= Position(expected.size);
+        let last = !goes_on || to >= Position(expected.size);
         if last || found.iter().any(|found| found.payload_ok && found.position > at) {
             return Ok(found);
         }
@@ -173,88 +184,38 @@ async fn find_later<D: Disk>(
     }
 }
 
+/// Where the last batch of this file that stands at or behind `from` ends, as far as the file goes. Their payloads are not looked at: a
+/// header alone is enough to be cleared.
+async fn last_batch_end<D: Disk>(
+    disk: &D,
+    file: &File,
+    expected: &Expected,
+    from: Position,
+) -> Result<Option<Position>, DiskError> {
+    let size = Position(expected.size);
+    let (mut at, mut last) = (from, None);
+    while at < size {
+        let to = at.plus(PIECE).min(size);
+        let window = read_window(disk, file, at, to).await?;
+        let found = scan::find_batches(&window, at, expected.uid, PAYLOAD_BYTES_MAX);
+        last = found.last().map(|found| found.position.plus(found.header.total_length()).min(size)).or(last);
+        if to == size {
+            break;
+        }
+        // Windows overlap, so that no header is cut by both.
+        at = Position(to.0 - HEADER_BYTES as u64);
+    }
+    Ok(last)
+}
+
 /// How far past `at` anything may have been in flight.
 fn window_end(expected: &Expected, at: Position) -> Position {
     at.plus(expected.look_ahead as usize).min(Position(expected.size)).max(at)
 }
 
-/// The chain of batches: each starts at the offset where the one before it ended.
-struct Chain {
-    /// No batch may reach past it.
-    limit: Option<Offset>,
-    position: Position,
-    next: Offset,
-    life: Life,
-    index: Index,
-    batches: u64,
-    store_times_ms: (u64, u64),
-    durable_to: Offset,
-    damage: Vec<Damage>,
-}
-
-impl Chain {
-    fn new(expected: &Expected) -> Chain {
-        Chain {
-            limit: expected.end,
-            position: Position(BLOCK as u64),
-            next: expected.base,
-            life: Life(0),
-            index: Index::default(),
-            batches: 0,
-            store_times_ms: (0, 0),
-            durable_to: Offset(0),
-            damage: Vec::new(),
-        }
-    }
-
-    /// Takes a batch that verifies, if it follows the one before it.
-    fn take(&mut self, position: Position, header: &BatchHeader) -> ControlFlow<()> {
-        let reaches_past = self.limit.is_some_and(|limit| header.end > limit);
-        if header.first != self.next || header.life < self.life || reaches_past {
-            return ControlFlow::Break(());
-        }
-        self.position = position.plus(header.total_length());
-        self.next = header.end;
-        self.life = header.life;
-        self.durable_to = self.durable_to.max(header.durable_to);
-        if !header.is_mark() {
-            self.batches += 1;
-            self.index.note(position, header);
-            if self.store_times_ms.0 == 0 {
-                self.store_times_ms.0 = header.store_time_ms;
-            }
-            self.store_times_ms.1 = header.store_time_ms;
-        }
-        ControlFlow::Continue(())
-    }
-
-    /// At a stop: when something proves that the next offset had been durable, notes the damage and goes on behind it.
-    /// False when this is the end.
-    fn step_over(&mut self, stop: &Stop, later: &[FoundBatch], end: Option<Offset>) -> bool {
-        let follows = |found: &FoundBatch| found.header.first >= self.next && found.header.life >= self.life;
-        let within = |found: &FoundBatch| end.is_none_or(|end| found.header.end <= end);
-        let valid = later.iter().filter(|found| found.payload_ok && follows(found) && within(found));
-        let proof = valid.clone().map(|found| found.header.durable_to).max().max(end);
-        if proof.is_none_or(|durable_to| durable_to <= self.next) {
-            return false;
-        }
-        // A batch that verifies but does not follow may be where the chain goes on.
-        let refused = matches!(stop.why, StopReason::Refused(_));
-        let resume = valid.clone().find(|found| found.position > stop.at || refused);
-        let (position, to) = match resume {
-            Some(found) => (found.position, found.header.first),
-            None => (stop.at, end.unwrap_or(self.next)),
-        };
-        self.damage.push(Damage { position: stop.at, from: self.next, to, reason: stop.why.to_string() });
-        self.position = position;
-        self.next = to;
-        resume.is_some()
-    }
-}
-
 /// Scans from where the chain stands until a batch does not verify or does not follow.
 async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: &mut Chain) -> Result<Stop, DiskError> {
-    let limit = batch_limit(expected.size).plus(crate::format::batch::HEADER_BYTES);
+    let limit = batch_limit(expected.size).plus(HEADER_BYTES);
     let start = chain.position;
     let mut scan = Scan::new(expected.uid, start, PAYLOAD_BYTES_MAX);
     // Read-ahead takes at most half of the arena.

@@ -1,40 +1,63 @@
-//! Open: from a directory to a shard that takes appends. Identity, manifest, logs, in this order.
+//! Open: from a directory to shards that take appends. First the manifest, by the shard that keeps it; then each shard its share of
+//! the logs.
 
-use super::command::{Admitted, LogNumber, Queue};
+use super::command::{LogNumber, Queue};
 use super::recover::{Recovered, Recovery};
-use super::shard::Shard;
+use super::release;
+use super::report::OpenReport;
+use super::shard::{Event, Shard};
 use crate::config::{CheckedConfig, sabotaged};
 use crate::error::OpenError;
 use crate::format::manifest::Edit;
-use crate::id::{Epoch, Life, LogId, Seq};
+use crate::id::{Life, LogId, SegmentId, StoreId, Uid};
 use crate::layout;
-use crate::log::Log;
-use crate::manifest::{self, Manifest, ManifestError};
+use crate::manifest::state::{LogRecord, ReleasedRecord};
+use crate::manifest::{self, Edits, Manifest, ManifestError};
+use futures_util::stream::{self, StreamExt};
 use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use strandline_disk::{Disk, EntryKind, Name, transfer};
 
-/// What opening a store found.
-#[derive(Clone, Debug, Default)]
-pub struct OpenReport {
-    /// Logs in the store.
-    pub logs: usize,
-    /// Bytes that were scanned because their segments had no footer.
-    pub scanned_bytes: u64,
-    /// Bytes past a durable end that were cleared: they had never been acknowledged.
-    pub torn_bytes: u64,
-    /// How long recovery took.
-    pub took: Duration,
-    /// What is damaged, a sentence each. It is kept as it is.
-    pub damaged: Vec<String>,
-    /// Directories that belong to no segment that the manifest knows. They are left alone.
-    pub strays: Vec<String>,
-    /// Everything else that an operator should know, a sentence each.
-    pub warnings: Vec<String>,
+/// How many logs of a shard are recovered at once: while one is looked at the disk reads for the others.
+const RECOVERED_AT_ONCE: usize = 16;
+
+/// A store whose manifest was read, and which knows that it was opened once more.
+#[derive(Debug)]
+pub struct Opened<D> {
+    /// The manifest, for the shard that keeps it.
+    pub manifest: Manifest<D>,
+    /// Which store it is.
+    pub store: StoreId,
+    /// How often it has been opened, this time included.
+    pub life: Life,
+    /// Its logs, in the order of their ids.
+    pub logs: Vec<(LogId, LogRecord)>,
+    /// Files that were given up and whose bytes may go now.
+    pub released: Vec<(Uid, ReleasedRecord)>,
+    /// What was found so far.
+    pub report: OpenReport,
 }
 
-/// Opens the store below the disk's root.
+/// What a shard is given to open.
+#[derive(Debug)]
+pub struct Share<D> {
+    /// Which store it is.
+    pub store: StoreId,
+    /// How often it has been opened, this time included.
+    pub life: Life,
+    /// Where edits are handed in.
+    pub edits: Edits,
+    /// The manifest, for the one shard that keeps it. All others rely on its turns.
+    pub manifest: Option<Manifest<D>>,
+    /// The logs of this shard.
+    pub logs: Vec<(LogId, LogRecord)>,
+}
+
+/// Opens the store below the disk's root with one shard.
 ///
 /// # Errors
 /// [`OpenError`]. A damaged segment is no error: it is reported, and its log goes on without it.
@@ -44,78 +67,157 @@ pub async fn open<D: Disk>(
     queue: Arc<Queue>,
 ) -> Result<(Shard<D>, OpenReport), OpenError> {
     assert!(!sabotaged!(config, PanicOnOpen), "a deliberate panic");
+    let Opened { manifest, store, life, logs, released, mut report } = open_manifest(&disk, &config).await?;
+    let share = Share { store, life, edits: manifest.edits(), manifest: Some(manifest), logs };
+    let (mut shard, part) = open_logs(disk, config, queue, share).await?;
+    shard.remove(released);
+    report.took += part.took;
+    report.absorb(part);
+    Ok((shard, report))
+}
+
+/// Reads the manifest, and makes it durable that the store was opened once more.
+///
+/// # Errors
+/// [`OpenError`].
+pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<Opened<D>, OpenError> {
     let started_ns = disk.now().boot_ns;
-    let store = manifest::identity::identify(&disk, &config).await?;
+    let store = manifest::identity::identify(disk, config).await?;
     let name = Name::new(layout::MANIFEST_DIRECTORY).expect("a plain name");
-    let directory = transfer::open_directory(&disk, &disk.root(), &name).await?;
-    let loaded = manifest::load::load(&disk, &directory, store).await?;
+    let directory = transfer::open_directory(disk, &disk.root(), &name).await?;
+    let loaded = manifest::load::load(disk, &directory, store).await?;
     let mut manifest = loaded.manifest;
     let life = Life(manifest.state().life.0 + 1);
-    let mut report = OpenReport { warnings: loaded.damage, ..OpenReport::default() };
-    report.strays = strays(&disk, &manifest)?;
+    let strays = strays(disk, &manifest)?;
 
     // Durable before anything is written: two lives never write batches with the same number.
-    edit(&mut manifest, [vec![Edit::Opened { life }]]).await?;
-    let mut logs: Vec<Log<Admitted>> = Vec::new();
-    let mut edits = Vec::new();
-    let mut unsealed: Vec<(LogNumber, Seq)> = Vec::new();
-    for (id, record) in manifest.state().logs.clone() {
-        let mut recovery = Recovery { disk: &disk, config: &config, life, store, epoch: Epoch(0), report: &mut report };
-        let Recovered { log, edits: of_log, unsealed: of_segments } = recovery.recover(&id, &record).await;
-        edits.push(of_log);
-        unsealed.extend(of_segments.into_iter().map(|segment| (LogNumber(logs.len()), segment)));
+    let durable = manifest.edits().submit(vec![Edit::Opened { life }]);
+    beside(Some(&mut manifest), durable).await.map_err(refused)?;
+    let released = release::due(manifest.state(), disk.now().wall_ms);
+    let logs = manifest.state().logs.iter().map(|(id, record)| (id.clone(), record.clone())).collect();
+    let took = took(disk, started_ns);
+    let report = OpenReport { warnings: loaded.damage, strays, took, ..OpenReport::default() };
+    Ok(Opened { manifest, store, life, logs, released, report })
+}
+
+/// Recovers the logs of one shard.
+///
+/// # Errors
+/// [`OpenError`], when the manifest did not take what was found.
+pub async fn open_logs<D: Disk>(
+    disk: D,
+    config: CheckedConfig,
+    queue: Arc<Queue>,
+    share: Share<D>,
+) -> Result<(Shard<D>, OpenReport), OpenError> {
+    let started_ns = disk.now().boot_ns;
+    let Share { store, life, edits, mut manifest, logs: records } = share;
+    let recovery = Recovery { disk: &disk, config: &config, life, store };
+    // What other shards hand in meanwhile is written by the one that keeps the manifest.
+    let recovered = beside(manifest.as_mut(), recover_all(&recovery, &edits, &records)).await?;
+    let (mut logs, mut unsealed, mut report) = (Vec::new(), Vec::new(), OpenReport::default());
+    for Recovered { log, unsealed: segments, report: part, .. } in recovered {
+        unsealed.extend(segments.into_iter().map(|segment| (LogNumber(logs.len()), segment)));
         logs.push(log);
+        report.absorb(part);
     }
-    // Durable before the first append: what was adopted or fenced stays so. Each log for itself, since only the edits of one log
-    // belong together, and those of all of them may not fit one frame.
-    edit(&mut manifest, edits).await?;
-    report.logs = logs.len();
-    report.took = Duration::from_nanos(disk.now().boot_ns.saturating_sub(started_ns));
-    let mut shard = Shard::new(disk, config, queue, store, life, manifest, logs);
+    report.took = took(&disk, started_ns);
+    let mut shard = Shard::new(disk, config, queue, (store, life), (edits, manifest), logs);
     for (log, segment) in unsealed {
         shard.seal(log, segment);
     }
     Ok((shard, report))
 }
 
-/// Makes groups of edits durable while no shard runs yet.
-async fn edit<D: Disk>(
-    manifest: &mut Manifest<D>,
-    groups: impl IntoIterator<Item = Vec<Edit>>,
-) -> Result<(), OpenError> {
-    let edits = manifest.edits();
-    let groups = groups.into_iter().filter(|group| !group.is_empty());
-    let durable: Vec<_> = groups.map(|group| edits.submit(group)).collect();
-    // A group that does not fit is refused without a commit; those behind it still have their turn.
-    while manifest.is_busy() {
-        if let Some(commit) = manifest.stage() {
-            let commit = commit.await;
-            manifest.settle(commit);
+fn took<D: Disk>(disk: &D, started_ns: u64) -> Duration {
+    Duration::from_nanos(disk.now().boot_ns.saturating_sub(started_ns))
+}
+
+/// Recovers logs side by side, and gives them in their order when the manifest durably knows what was found.
+async fn recover_all<D: Disk>(
+    recovery: &Recovery<'_, D>,
+    edits: &Edits,
+    logs: &[(LogId, LogRecord)],
+) -> Result<Vec<Recovered>, OpenError> {
+    let recoveries = logs.iter().enumerate().map(|(place, (id, record))| async move {
+        let mut recovered = recovery.recover(id, record).await;
+        // Handed in when the log is done: only the edits of one log belong together, and those of all may not fit one frame.
+        let group = std::mem::take(&mut recovered.edits);
+        let durable = (!group.is_empty()).then(|| edits.submit(group));
+        (place, recovered, durable)
+    });
+    let mut recovered: Vec<_> = stream::iter(recoveries).buffer_unordered(RECOVERED_AT_ONCE).collect().await;
+    recovered.sort_unstable_by_key(|(place, ..)| *place);
+    let mut done = Vec::with_capacity(recovered.len());
+    for (_, log, durable) in recovered {
+        // Durable before the first append: what was adopted or fenced stays so.
+        if let Some(durable) = durable {
+            durable.await.map_err(refused)?;
         }
+        done.push(log);
     }
-    for durable in durable {
-        durable.await.map_err(|error| match error {
-            ManifestError::Disk(source) | ManifestError::Latched(source) => OpenError::Disk(source),
-            ManifestError::Full { needed, room } => OpenError::ManifestFull { needed, room },
-            ManifestError::Gone => OpenError::ShardGone(error.to_string()),
-        })?;
+    Ok(done)
+}
+
+/// Does `work`, and beside it what is handed in to the manifest, where it is kept here.
+async fn beside<D: Disk, F: Future>(mut manifest: Option<&mut Manifest<D>>, work: F) -> F::Output {
+    let (mut work, mut output, mut commit) = (pin!(work), None, None);
+    std::future::poll_fn(|context| {
+        loop {
+            if output.is_none()
+                && let Poll::Ready(done) = work.as_mut().poll(context)
+            {
+                output = Some(done);
+            }
+            let Some(manifest) = manifest.as_deref_mut() else { break };
+            if output.is_none() && commit.is_none() && manifest.is_busy() {
+                match manifest.stage() {
+                    Some(started) => commit = Some(Box::pin(started)),
+                    None => continue, // All that was there was refused: whoever waited for it goes on.
+                }
+            }
+            // A commit that was started is seen to its end: those who wait for it may be other shards.
+            let Some(started) = commit.as_mut() else { break };
+            let Poll::Ready(ended) = started.as_mut().poll(context) else { return Poll::Pending };
+            commit = None;
+            manifest.settle(ended);
+        }
+        output.take().map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+fn refused(error: ManifestError) -> OpenError {
+    match error {
+        ManifestError::Disk(source) | ManifestError::Latched(source) => OpenError::Disk(source),
+        ManifestError::Full { needed, room } => OpenError::ManifestFull { needed, room },
+        ManifestError::Gone => OpenError::ShardGone(error.to_string()),
     }
-    Ok(())
+}
+
+impl<D: Disk> Shard<D> {
+    /// Removes released files in the background.
+    pub fn remove(&mut self, released: Vec<(Uid, ReleasedRecord)>) {
+        if released.is_empty() {
+            return;
+        }
+        let (disk, edits) = (self.disk.clone(), self.edits.clone());
+        self.spawn(async move { Event::Removed(release::remove_all(&disk, &edits, released).await) });
+    }
 }
 
 /// Directories that read as segments and that the manifest does not know.
 fn strays<D: Disk>(disk: &D, manifest: &Manifest<D>) -> Result<Vec<String>, OpenError> {
-    let logs = &manifest.state().logs;
-    let known: BTreeSet<String> = logs.iter().flat_map(|(id, log)| segment_names(id, log.segments.keys())).collect();
+    let state = manifest.state();
+    let listed = state
+        .logs
+        .iter()
+        .flat_map(|(log, record)| record.segments.keys().map(|seq| SegmentId { log: log.clone(), seq: *seq }));
+    let released = state.released.values().map(|released| released.segment.clone());
+    let names = listed.chain(released).map(|segment| layout::directory_name(&segment).as_str().to_owned());
+    let known: BTreeSet<String> = names.collect();
     let entries = disk.list(&disk.root())?;
     let directories = entries.into_iter().filter(|entry| entry.kind == EntryKind::Directory);
     let names = directories.map(|entry| entry.name.to_string_lossy().into_owned());
     Ok(names.filter(|name| !layout::RESERVED.contains(&name.as_str()) && !known.contains(name)).collect())
-}
-
-fn segment_names<'a>(id: &'a LogId, seqs: impl Iterator<Item = &'a Seq> + 'a) -> impl Iterator<Item = String> + 'a {
-    seqs.map(|seq| {
-        let segment = crate::id::SegmentId { log: id.clone(), seq: *seq };
-        layout::directory_name(&segment).as_str().to_owned()
-    })
 }

@@ -91,7 +91,7 @@ impl<D: Disk> Shard<D> {
         }
         log.successor = Successor::Making(making.clone());
         let segment = SegmentId { log: log.id.clone(), seq };
-        let (disk, edits) = (self.disk.clone(), self.manifest.edits());
+        let (disk, edits) = (self.disk.clone(), self.edits.clone());
         let (config, store, epoch) = (self.config.clone(), self.store, log.epoch);
         self.spawn(async move {
             let plan = Plan { disk, config, store, epoch, making };

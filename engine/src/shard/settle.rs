@@ -23,7 +23,17 @@ impl<D: Disk> Shard<D> {
         match event {
             Event::Landed { landed, group } => self.settle_landed(landed, group),
             Event::Flushed { covered, barrier, result } => self.settle_flushed(covered, barrier, result),
-            Event::Manifest(commit) => self.manifest.settle(commit),
+            Event::Manifest(commit) => {
+                if let Some(manifest) = self.manifest.as_mut() {
+                    manifest.settle(commit);
+                }
+            }
+            Event::Removed(result) => {
+                if let Err(error) = result {
+                    tracing::warn!(%error, "released files are removed at the next open");
+                    self.latch_what_the_manifest_took_along(&error);
+                }
+            }
             Event::Prepared { log, result } => self.settle_prepared(log, result),
             Event::Sealed { log, segment, result } => self.settle_sealed(log, segment, result),
             Event::Announced { log, result } => self.note_manifest_failure(log, result),
@@ -327,7 +337,7 @@ impl<D: Disk> Shard<D> {
         };
         active.announced = true;
         let edit = Edit::Live { segment: active.id.clone(), base: active.base, opened_at_ms: active.opened_at_ms };
-        let durable = self.manifest.edits().submit(vec![edit]);
+        let durable = self.edits.submit(vec![edit]);
         self.spawn(async move { Event::Announced { log: number, result: durable.await } });
         self.prepare_ahead(number);
     }
@@ -367,7 +377,7 @@ impl<D: Disk> Shard<D> {
     pub(super) fn seal(&mut self, number: LogNumber, segment: Seq) {
         let Some(closed) = self.logs[number.0].closed.iter().find(|closed| closed.id.seq == segment) else { return };
         let Some(loaded) = closed.loaded.clone().filter(|_| !closed.sealed) else { return };
-        let (disk, edits, size) = (self.disk.clone(), self.manifest.edits(), closed.size);
+        let (disk, edits, size) = (self.disk.clone(), self.edits.clone(), closed.size);
         let footer = SegmentFooter {
             uid: closed.uid,
             base: closed.base,

@@ -14,7 +14,7 @@ use crate::error::{AppendError, CloseError, LogError};
 use crate::format::manifest::Edit;
 use crate::id::{Life, LogId, Offset, Seq, StoreId};
 use crate::log::{Level, Log, Queued, Receipt, Staged, Successor, Waiting};
-use crate::manifest::{Manifest, ManifestCommit, ManifestError};
+use crate::manifest::{Edits, Manifest, ManifestCommit, ManifestError};
 use crate::pending::Answer;
 use crate::segment::active::PreparedFile;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -45,11 +45,26 @@ pub(super) enum Event {
     Landed { landed: Landed, group: Option<u64> },
     Flushed { covered: Vec<Covered>, barrier: bool, result: Result<(), DiskError> },
     Manifest(ManifestCommit),
-    Prepared { log: LogNumber, result: Result<PreparedFile, PrepareError> },
-    Sealed { log: LogNumber, segment: Seq, result: Result<(), ManifestError> },
-    Announced { log: LogNumber, result: Result<(), ManifestError> },
+    Prepared {
+        log: LogNumber,
+        result: Result<PreparedFile, PrepareError>,
+    },
+    Sealed {
+        log: LogNumber,
+        segment: Seq,
+        result: Result<(), ManifestError>,
+    },
+    Announced {
+        log: LogNumber,
+        result: Result<(), ManifestError>,
+    },
     Read(Box<ReadDone>),
-    LogMade { log: LogId, result: Result<(), ManifestError> },
+    LogMade {
+        log: LogId,
+        result: Result<(), ManifestError>,
+    },
+    /// Released files were removed, as far as that went.
+    Removed(Result<(), ManifestError>),
 }
 
 /// What a turn came to.
@@ -70,7 +85,10 @@ pub struct Shard<D: Disk> {
     pub(super) queue: Arc<Queue>,
     pub(super) store: StoreId,
     pub(super) life: Life,
-    pub(super) manifest: Manifest<D>,
+    /// Where edits are handed in to the shard that keeps the manifest.
+    pub(super) edits: Edits,
+    /// The manifest, where this is that shard.
+    pub(super) manifest: Option<Manifest<D>>,
     pub(super) logs: Vec<Log<Admitted>>,
     /// What is read ahead, for each log.
     pub(super) aheads: Vec<Ahead>,
@@ -141,9 +159,8 @@ impl<D: Disk> Shard<D> {
         disk: D,
         config: CheckedConfig,
         queue: Arc<Queue>,
-        store: StoreId,
-        life: Life,
-        manifest: Manifest<D>,
+        (store, life): (StoreId, Life),
+        (edits, manifest): (Edits, Option<Manifest<D>>),
         logs: Vec<Log<Admitted>>,
     ) -> Shard<D> {
         let numbers = logs.iter().enumerate().map(|(number, log)| (log.id.clone(), LogNumber(number))).collect();
@@ -158,6 +175,7 @@ impl<D: Disk> Shard<D> {
             queue,
             store,
             life,
+            edits,
             manifest,
             aheads: logs.iter().map(|_| Ahead::default()).collect(),
             logs,
@@ -353,7 +371,7 @@ impl<D: Disk> Shard<D> {
             return answer.give(Err(LogError::TooManyLogs { limit: self.config.logs_max }));
         }
         self.logs_in_making.insert(log.clone(), vec![answer]);
-        let durable = self.manifest.edits().submit(vec![Edit::LogCreated { log: log.clone() }]);
+        let durable = self.edits.submit(vec![Edit::LogCreated { log: log.clone() }]);
         // Durable before it is acknowledged: its first segment's edit refers to it.
         self.spawn(async move { Event::LogMade { log, result: durable.await } });
     }
@@ -381,7 +399,7 @@ impl<D: Disk> Shard<D> {
     }
 
     fn stage_manifest(&mut self) -> bool {
-        let Some(commit) = self.manifest.stage() else { return false };
+        let Some(commit) = self.manifest.as_mut().and_then(Manifest::stage) else { return false };
         self.spawn(async move { Event::Manifest(commit.await) });
         true
     }
@@ -466,7 +484,8 @@ impl<D: Disk> Shard<D> {
                 || log.wants_mark()
         };
         let waiting = self.logs.iter().any(works) || !self.flush_list.is_empty();
-        if waiting || !self.tasks.is_empty() || self.manifest.is_busy() || !self.queue.is_empty() {
+        let manifest_is_busy = self.manifest.as_ref().is_some_and(Manifest::is_busy);
+        if waiting || !self.tasks.is_empty() || manifest_is_busy || !self.queue.is_empty() {
             return false;
         }
         let latched = self.logs.iter().filter_map(|log| log.latch.as_ref().map(|latch| latch.source.clone()));

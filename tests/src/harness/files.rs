@@ -89,7 +89,16 @@ impl Disk {
             return true;
         }
         let Some((directory, name)) = path.split_once('/') else { return false };
-        let known = self.segments.iter().any(|segment| layout::directory_name(&segment.id).as_str() == directory);
+        // A released file is on its way out, and so is what stands beside it.
+        let released = self.state.released.values().map(|released| (&released.segment, released.generation));
+        let is_released = |(id, generation): (&SegmentId, _)| {
+            layout::directory_name(id).as_str() == directory && layout::data_file_name(generation).as_str() == name
+        };
+        if released.clone().any(is_released) {
+            return true;
+        }
+        let known = self.segments.iter().map(|segment| &segment.id).chain(released.map(|(id, _)| id));
+        let known = known.map(layout::directory_name).any(|known| known.as_str() == directory);
         known && layout::torn_file_life(name).is_some()
     }
 }

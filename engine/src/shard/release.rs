@@ -1,0 +1,131 @@
+//! Release: the bytes of files that were given up are removed, and the manifest is told when they are gone.
+//!
+//! The edit that gives a file up is durable before any of its bytes go. A file is removed only when it says itself whose it is: by its
+//! header block, or by a batch, whose checksum covers the uid. Whatever else is found is left alone and reported.
+
+use crate::format::manifest::Edit;
+use crate::id::Uid;
+use crate::layout;
+use crate::manifest::state::{ReleasedRecord, State};
+use crate::manifest::{Edits, ManifestError};
+use crate::segment::survey;
+use strandline_disk::{Access, Directory, Disk, DiskError, OpenFile, Verb, transfer};
+
+/// How far a file without a good header block is looked at for a batch that says whose it is, in bytes.
+const EVIDENCE_BYTES: u64 = 1 << 20;
+
+/// What became of a released file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// Nothing of it is left, durably.
+    Gone,
+    /// It was left alone, for this reason.
+    Kept(String),
+}
+
+/// The released files whose bytes may go now: no hold is on them, and no segment stands in them.
+#[must_use]
+pub fn due(state: &State, wall_ms: u64) -> Vec<(Uid, ReleasedRecord)> {
+    let is_listed =
+        |uid: Uid| state.logs.values().flat_map(|log| log.segments.values()).any(|record| record.uid == uid);
+    let due = state.released.iter().filter(|(_, released)| released.hold_until_ms <= wall_ms);
+    due.filter(|(uid, _)| !is_listed(**uid)).map(|(uid, released)| (*uid, released.clone())).collect()
+}
+
+/// Removes released files one after the other, and tells the manifest of each that is gone. What cannot be removed is reported and
+/// tried again at the next open.
+///
+/// # Errors
+/// A flush that failed, here or of the manifest: what else it may have taken along is for the shard to say.
+pub async fn remove_all<D: Disk>(
+    disk: &D,
+    edits: &Edits,
+    released: Vec<(Uid, ReleasedRecord)>,
+) -> Result<(), ManifestError> {
+    for (uid, record) in released {
+        match remove_released(disk, uid, &record).await {
+            Ok(Removal::Gone) => edits.submit(vec![Edit::Gone { uid }]).await?,
+            Ok(Removal::Kept(reason)) => {
+                tracing::warn!(segment = %record.segment, generation = %record.generation, reason, "a released file was left alone");
+            }
+            Err(source) if matches!(source.verb, Verb::Sync | Verb::SyncDirectory) => {
+                return Err(ManifestError::Disk(source));
+            }
+            Err(error) => {
+                tracing::warn!(segment = %record.segment, %error, "a released file could not be removed; it is tried again at the next open");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the file of a released record, and its directory when no other data file is in it. Doing it twice does no harm.
+///
+/// # Errors
+/// What the disk answered. Some of it may be gone; it is finished when this is called again.
+pub async fn remove_released<D: Disk>(disk: &D, uid: Uid, record: &ReleasedRecord) -> Result<Removal, DiskError> {
+    let (root, name) = (disk.root(), layout::directory_name(&record.segment));
+    let directory = match transfer::open_directory(disk, &root, &name).await {
+        Ok(directory) => directory,
+        Err(error) if error.is_absent() => {
+            // It may have been removed just before a kill, and not durably.
+            transfer::sync_directory(disk, &root).await?;
+            return Ok(Removal::Gone);
+        }
+        Err(error) => return Err(error),
+    };
+    let file_name = layout::data_file_name(record.generation);
+    match transfer::open(disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await {
+        Ok(file) => match survey::read_header(disk, &file).await? {
+            Ok(header) if header.uid == uid => transfer::unlink(disk, &directory, &file_name).await?,
+            // Its name was taken by another file, which is not ours to remove.
+            Ok(_) => return Ok(Removal::Gone),
+            Err(why) => {
+                if survey::first_batch(disk, &file, uid, EVIDENCE_BYTES).await?.is_none() {
+                    return Ok(Removal::Kept(format!("nothing in {name}/{file_name} says whose it is: {why}")));
+                }
+                transfer::unlink(disk, &directory, &file_name).await?;
+            }
+        },
+        Err(error) if error.is_absent() => {}
+        Err(error) => return Err(error),
+    }
+    remove_directory(disk, &directory, &name).await?;
+    Ok(Removal::Gone)
+}
+
+/// Removes a segment's directory, and what recovery had set aside in it, unless another data file is still there.
+async fn remove_directory<D: Disk>(
+    disk: &D,
+    directory: &Directory,
+    name: &strandline_disk::Name,
+) -> Result<(), DiskError> {
+    let root = disk.root();
+    let mut left = transfer::remove_directory(disk, &root, name).await;
+    if left.as_ref().is_err_and(is_not_empty) {
+        let entries = disk.list(directory)?;
+        let names: Vec<String> = entries.iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect();
+        let is_data = names.iter().any(|name| layout::data_file_generation(name).is_some());
+        let foreign = names.iter().find(|name| layout::torn_file_life(name).is_none());
+        match foreign {
+            Some(_) if is_data => {}
+            Some(foreign) => tracing::warn!(directory = %name, foreign, "a directory holds what is not ours: it stays"),
+            None => {
+                for life in names.iter().filter_map(|name| layout::torn_file_life(name)) {
+                    transfer::unlink(disk, directory, &layout::torn_file_name(life)).await?;
+                }
+                left = transfer::remove_directory(disk, &root, name).await;
+            }
+        }
+    }
+    match left {
+        // Without these syncs the names could come back after the manifest has forgotten them.
+        Ok(()) => transfer::sync_directory(disk, &root).await,
+        Err(error) if is_not_empty(&error) => transfer::sync_directory(disk, directory).await,
+        Err(error) => Err(error),
+    }
+}
+
+fn is_not_empty(error: &DiskError) -> bool {
+    [strandline_disk::Errno::NOTEMPTY, strandline_disk::Errno::EXIST].contains(&error.errno)
+}
