@@ -115,6 +115,9 @@ pub struct Config {
     pub segment_max_age: Option<Duration>,
     /// How long a log rests before a mark tells recovery that all of it was durable. Default 100 ms.
     pub idle_mark_after: Duration,
+    /// How long a log rests before the manifest knows it as clean: opening the store then looks at none of its files, and the first
+    /// append after that costs a commit of the manifest. Default 60 s.
+    pub idle_clean_after: Duration,
     /// How long opening waits for another process to let go of the store. Default 30 s.
     pub lock_wait: Duration,
     /// A deliberate defect, for tests that prove that they would notice it.
@@ -225,6 +228,7 @@ impl Config {
             tail_cache_bytes: 32 << 20,
             segment_max_age: Some(Duration::from_secs(7 * 24 * 3600)),
             idle_mark_after: Duration::from_millis(100),
+            idle_clean_after: Duration::from_secs(60),
             lock_wait: Duration::from_secs(30),
             #[cfg(feature = "simulation")]
             sabotage: None,

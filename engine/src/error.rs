@@ -66,6 +66,12 @@ pub enum OpenError {
         /// Bytes of a region.
         room: u64,
     },
+    /// `sync = barrier` was asked for where one flush does not stand for several files.
+    #[error("sync = barrier cannot be used here ({reason}): set sync = auto, which uses it where it may")]
+    NoBarrier {
+        /// The condition that does not hold.
+        reason: String,
+    },
     /// The disk failed.
     #[error("opening the store failed: {0}")]
     Disk(#[from] DiskError),
@@ -172,6 +178,14 @@ pub enum AppendError {
         log: LogId,
         /// Its first offset, which another append has by now.
         first: Offset,
+    },
+    /// The log rested, and its last segment or the manifest could not be made ready for a write.
+    #[error("log {log} rested and could not be roused: {source}; it is tried again at the next append")]
+    Rouse {
+        /// The log.
+        log: LogId,
+        /// What the disk answered.
+        source: DiskError,
     },
     /// The log has used up its offsets or segment numbers.
     #[error("log {log} has no {what} left: use another range")]

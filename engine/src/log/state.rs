@@ -164,6 +164,10 @@ pub struct Log<A> {
     pub losses: Losses,
     /// What callers see of the log without asking its shard.
     pub shared: Arc<Shared>,
+    /// The manifest knows the log as clean: it hears that it is dirty before anything is written.
+    pub clean: bool,
+    /// It is being roused from its rest.
+    pub rousing: bool,
     /// The log is in the shard's list of logs with work.
     pub listed: bool,
     /// When the last commit was settled, since boot in nanoseconds.
@@ -204,6 +208,8 @@ impl<A> Log<A> {
             flushing: false,
             unflushed_since_ns: u64::MAX,
             losses: Losses::default(),
+            clean: false,
+            rousing: false,
             listed: false,
             settled_ns: 0,
             latch: None,

@@ -81,6 +81,12 @@ impl<D: Disk> Manifest<D> {
         !self.in_commit.is_empty() || !self.inbox.is_empty()
     }
 
+    /// True while a commit is under way: what is handed in meanwhile waits for its end.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        !self.in_commit.is_empty()
+    }
+
     /// Starts a commit of what has been handed in, unless one is under way. Its outcome goes to [`Manifest::settle`].
     pub fn stage(&mut self) -> Option<impl Future<Output = ManifestCommit> + use<D>> {
         if !self.in_commit.is_empty() || self.inbox.is_empty() {

@@ -6,6 +6,7 @@ use super::recover::{Recovered, Recovery};
 use super::release;
 use super::report::OpenReport;
 use super::shard::{Event, Shard};
+use super::siblings::Siblings;
 use crate::config::{CheckedConfig, sabotaged};
 use crate::error::OpenError;
 use crate::format::manifest::Edit;
@@ -53,6 +54,8 @@ pub struct Share<D> {
     pub edits: Edits,
     /// The manifest, for the one shard that keeps it. All others rely on its turns.
     pub manifest: Option<Manifest<D>>,
+    /// What all shards share.
+    pub siblings: Arc<Siblings>,
     /// The logs of this shard.
     pub logs: Vec<(LogId, LogRecord)>,
 }
@@ -68,7 +71,8 @@ pub async fn open<D: Disk>(
 ) -> Result<(Shard<D>, OpenReport), OpenError> {
     assert!(!sabotaged!(config, PanicOnOpen), "a deliberate panic");
     let Opened { manifest, store, life, logs, released, mut report } = open_manifest(&disk, &config).await?;
-    let share = Share { store, life, edits: manifest.edits(), manifest: Some(manifest), logs };
+    let siblings = Arc::default();
+    let share = Share { store, life, edits: manifest.edits(), manifest: Some(manifest), siblings, logs };
     let (mut shard, part) = open_logs(disk, config, queue, share).await?;
     shard.remove(released);
     report.took += part.took;
@@ -111,7 +115,7 @@ pub async fn open_logs<D: Disk>(
     share: Share<D>,
 ) -> Result<(Shard<D>, OpenReport), OpenError> {
     let started_ns = disk.now().boot_ns;
-    let Share { store, life, edits, mut manifest, logs: records } = share;
+    let Share { store, life, edits, mut manifest, siblings, logs: records } = share;
     let recovery = Recovery { disk: &disk, config: &config, life, store };
     // What other shards hand in meanwhile is written by the one that keeps the manifest.
     let recovered = beside(manifest.as_mut(), recover_all(&recovery, &edits, &records)).await?;
@@ -122,7 +126,7 @@ pub async fn open_logs<D: Disk>(
         report.absorb(part);
     }
     report.took = took(&disk, started_ns);
-    let mut shard = Shard::new(disk, config, queue, (store, life), (edits, manifest), logs);
+    let mut shard = Shard::new(disk, config, queue, (store, life), (edits, manifest), siblings, logs);
     for (log, segment) in unsealed {
         shard.seal(log, segment);
     }

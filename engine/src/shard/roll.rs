@@ -35,7 +35,7 @@ impl<D: Disk> Shard<D> {
         let length = total_length(first.batch.payload().len());
         let wall_ms = self.now.wall_ms;
         if let Some(active) = log.active.as_ref() {
-            let old = is_old(active, self.config.segment_max_age, wall_ms);
+            let old = is_old(active.opened_at_ms, self.config.segment_max_age, wall_ms);
             if !first.rolls && !old && active.has_room(length) {
                 if active.may_fly(length) {
                     return Ok(());
@@ -123,8 +123,10 @@ impl<D: Disk> Shard<D> {
     /// Has the age of the active segment looked at when it may be old enough.
     pub(super) fn watch_age(&mut self, number: LogNumber) {
         let Some(age) = self.config.segment_max_age else { return };
-        let Some(active) = &self.logs[number.0].active else { return };
-        let lived_ms = self.now.wall_ms.saturating_sub(active.opened_at_ms);
+        let log = &self.logs[number.0];
+        let head = log.dormant.as_ref().and_then(|_| log.closed.back()).map(|closed| closed.opened_at_ms);
+        let Some(opened_at_ms) = log.active.as_ref().map(|active| active.opened_at_ms).or(head) else { return };
+        let lived_ms = self.now.wall_ms.saturating_sub(opened_at_ms);
         let left_ns = (age.as_millis() as u64).saturating_sub(lived_ms).saturating_mul(1_000_000);
         let due_ns = self.now.boot_ns.saturating_add(left_ns.clamp(AGE_RETRY_NS, AGE_LOOK_NS));
         self.timers.set(number, Timer::Age, due_ns);
@@ -134,9 +136,17 @@ impl<D: Disk> Shard<D> {
     /// begins the successor.
     pub(super) fn age_is_due(&mut self, number: LogNumber) {
         let log = &self.logs[number.0];
+        let dormant =
+            log.dormant.as_ref().and_then(|dormant| log.closed.iter().find(|closed| closed.id.seq == dormant.seq));
+        if let (Some(age), Some(head)) = (self.config.segment_max_age, dormant) {
+            if is_old(head.opened_at_ms, Some(age), self.now.wall_ms) {
+                return self.rouse(number); // What it is roused to is old at once.
+            }
+            return self.watch_age(number);
+        }
         let Some(active) = &log.active else { return };
         let idle = log.queued.is_empty() && log.latch.is_none() && self.closing.is_none();
-        if idle && is_old(active, self.config.segment_max_age, self.now.wall_ms) {
+        if idle && is_old(active.opened_at_ms, self.config.segment_max_age, self.now.wall_ms) {
             if log.is_settled() {
                 self.queue.counters.rolls.fetch_add(1, Ordering::Relaxed);
                 return self.close_active(number);
@@ -148,8 +158,8 @@ impl<D: Disk> Shard<D> {
 }
 
 /// Whether a segment is rolled for its age.
-fn is_old(active: &Active, age: Option<Duration>, wall_ms: u64) -> bool {
-    age.is_some_and(|age| u128::from(wall_ms.saturating_sub(active.opened_at_ms)) >= age.as_millis())
+fn is_old(opened_at_ms: u64, age: Option<Duration>, wall_ms: u64) -> bool {
+    age.is_some_and(|age| u128::from(wall_ms.saturating_sub(opened_at_ms)) >= age.as_millis())
 }
 
 /// The full segment, as one that takes no more appends.

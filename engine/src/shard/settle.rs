@@ -7,7 +7,7 @@ use super::shard::{Event, Shard};
 use crate::error::{AppendError, Latch, LogError};
 use crate::format::manifest::Edit;
 use crate::format::segment::SegmentFooter;
-use crate::id::{Offset, Seq};
+use crate::id::{LogId, Offset, Seq};
 use crate::log::tail_cache::{Kept, bytes_of};
 use crate::log::{Flight, Level, Staged, Successor};
 use crate::manifest::ManifestError;
@@ -37,18 +37,21 @@ impl<D: Disk> Shard<D> {
             Event::Prepared { log, result } => self.settle_prepared(log, result),
             Event::Sealed { log, segment, result } => self.settle_sealed(log, segment, result),
             Event::Announced { log, result } => self.note_manifest_failure(log, result),
+            Event::Roused { log, result } => self.settle_roused(log, result),
             Event::Read(read) => self.settle_read(*read),
-            Event::LogMade { log, result } => match result {
-                Ok(()) => self.add_log(log),
-                Err(ManifestError::Disk(source) | ManifestError::Latched(source)) => {
-                    self.answer_makers(&log, Err(LogError::Manifest(source)));
-                }
-                Err(ManifestError::Full { needed, room }) => {
-                    self.answer_makers(&log, Err(LogError::ManifestFull { needed, room }));
-                }
-                Err(ManifestError::Gone) => self.answer_makers(&log, Err(LogError::ShardGone)),
-            },
+            Event::LogMade { log, result } => self.settle_log_made(log, result),
         }
+    }
+
+    fn settle_log_made(&mut self, log: LogId, result: Result<(), ManifestError>) {
+        let error = match result {
+            Ok(()) => return self.add_log(log),
+            Err(ManifestError::Disk(source) | ManifestError::Latched(source)) => LogError::Manifest(source),
+            Err(ManifestError::Full { needed, room }) => LogError::ManifestFull { needed, room },
+            Err(ManifestError::Gone) => LogError::ShardGone,
+        };
+        self.siblings.give_log_back();
+        self.answer_makers(&log, Err(error));
     }
 
     fn settle_landed(&mut self, landed: Landed, group: Option<u64>) {
@@ -233,7 +236,7 @@ impl<D: Disk> Shard<D> {
         if source.is_full() {
             return;
         }
-        self.seen_failures = self.failures.note(source, self.seen_failures);
+        self.seen_failures = self.siblings.failures.note(source, self.seen_failures);
         self.latch_all_exposed(source);
     }
 
@@ -256,14 +259,14 @@ impl<D: Disk> Shard<D> {
 
     /// A flush of another shard may have failed since this one looked last.
     pub(super) fn heed_other_shards(&mut self) {
-        if let Some((seen, source)) = self.failures.since(self.seen_failures) {
+        if let Some((seen, source)) = self.siblings.failures.since(self.seen_failures) {
             self.seen_failures = seen;
             self.latch_all_exposed(&source);
         }
     }
 
     /// Only the failure itself takes anything along: what a latched manifest refuses later never reached the disk.
-    fn latch_what_the_manifest_took_along(&mut self, error: &ManifestError) {
+    pub(super) fn latch_what_the_manifest_took_along(&mut self, error: &ManifestError) {
         if let ManifestError::Disk(source) = error {
             self.latch_what_a_flush_took_along(source, std::iter::empty());
         }
@@ -444,7 +447,7 @@ impl<D: Disk> Shard<D> {
 }
 
 /// A manifest that is full is reported as a full disk: both end when there is more room.
-fn as_disk_error(error: &ManifestError) -> DiskError {
+pub(super) fn as_disk_error(error: &ManifestError) -> DiskError {
     match error {
         ManifestError::Disk(source) | ManifestError::Latched(source) => source.clone(),
         ManifestError::Full { .. } => {

@@ -3,12 +3,15 @@
 use super::ahead::Ahead;
 use super::command::{Admitted, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue};
 use super::commit::{Durability, Group, Landed, Write};
-use super::failures::Failures;
 use super::flush::Covered;
 use super::prepare::{PrepareError, Urgency};
 use super::read::ReadDone;
+use super::rest::RouseError;
+use super::rouse::Roused;
+use super::siblings::Siblings;
 use super::tail_budget::TailBudget;
 use super::timers::{Timer, Timers};
+use super::woken::Woken;
 use crate::config::{CheckedConfig, SyncMode, sabotaged};
 use crate::error::{AppendError, CloseError, LogError};
 use crate::format::manifest::Edit;
@@ -23,8 +26,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use strandline_disk::{Disk, DiskError, Now, Wait};
 
 /// How long the shard sleeps at most without listening for callers while a commit is in flight, in nanoseconds. Under load what
@@ -42,8 +44,15 @@ const COMMANDS_A_TURN: usize = 4_096;
 
 /// What comes back of a task.
 pub(super) enum Event {
-    Landed { landed: Landed, group: Option<u64> },
-    Flushed { covered: Vec<Covered>, barrier: bool, result: Result<(), DiskError> },
+    Landed {
+        landed: Landed,
+        group: Option<u64>,
+    },
+    Flushed {
+        covered: Vec<Covered>,
+        barrier: bool,
+        result: Result<(), DiskError>,
+    },
     Manifest(ManifestCommit),
     Prepared {
         log: LogNumber,
@@ -62,6 +71,11 @@ pub(super) enum Event {
     LogMade {
         log: LogId,
         result: Result<(), ManifestError>,
+    },
+    /// A log that rested was roused.
+    Roused {
+        log: LogNumber,
+        result: Result<Option<Box<Roused>>, RouseError>,
     },
     /// Released files were removed, as far as that went.
     Removed(Result<(), ManifestError>),
@@ -112,8 +126,8 @@ pub struct Shard<D: Disk> {
     /// Logs whose writes are to be flushed.
     pub(super) flush_list: Vec<LogNumber>,
     pub(super) barrier_in_flight: bool,
-    /// What the other shards know of failed flushes, and how much of it this one has heeded.
-    pub(super) failures: Arc<Failures>,
+    /// What all shards share, and how many of the failed flushes this one has heeded.
+    pub(super) siblings: Arc<Siblings>,
     pub(super) seen_failures: u64,
     /// What the tail caches take.
     pub(super) tail_budget: TailBudget,
@@ -125,33 +139,16 @@ pub struct Shard<D: Disk> {
     pub(super) loaded: VecDeque<(LogNumber, Seq)>,
     /// Callers are not listened for while a commit is in flight.
     deaf: bool,
+    /// An append was answered at once: the next one will want the same.
+    must_hear: bool,
+    /// How long it looks for work before it sleeps, in nanoseconds.
+    spin_ns: u64,
     /// What could not be done cleanly, for the answer to `close`.
     pub(super) unclean: Vec<DiskError>,
     pub(super) now: Now,
     tasks: FuturesUnordered<Task>,
     woken: Arc<Woken>,
     pub(super) closing: Option<Answer<Result<(), CloseError>>>,
-}
-
-/// Remembers that a task was woken.
-#[derive(Debug, Default)]
-pub struct Woken(AtomicBool);
-
-impl Woken {
-    /// Whether a task was woken since this was last asked.
-    pub fn take(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
-    }
-}
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 impl<D: Disk> Shard<D> {
@@ -161,6 +158,7 @@ impl<D: Disk> Shard<D> {
         queue: Arc<Queue>,
         (store, life): (StoreId, Life),
         (edits, manifest): (Edits, Option<Manifest<D>>),
+        siblings: Arc<Siblings>,
         logs: Vec<Log<Admitted>>,
     ) -> Shard<D> {
         let numbers = logs.iter().enumerate().map(|(number, log)| (log.id.clone(), LogNumber(number))).collect();
@@ -169,6 +167,8 @@ impl<D: Disk> Shard<D> {
         let count = logs.len();
         let durability = Durability { mode: config.sync, barrier: may_use_barriers(&config, &disk) };
         let tail_budget = TailBudget::new(config.tail_cache_bytes);
+        let woken = Woken::new(true, disk.doorbell());
+        siblings.found_logs(count);
         let mut shard = Shard {
             disk,
             config: Rc::new(config),
@@ -191,7 +191,7 @@ impl<D: Disk> Shard<D> {
             groups: Vec::new(),
             flush_list: Vec::new(),
             barrier_in_flight: false,
-            failures: Arc::default(),
+            siblings,
             seen_failures: 0,
             tail_budget,
             spare_lists: Vec::new(),
@@ -199,10 +199,12 @@ impl<D: Disk> Shard<D> {
             writes: Vec::new(),
             loaded: VecDeque::new(),
             deaf: false,
+            must_hear: false,
+            spin_ns: 0,
             unclean: Vec::new(),
             now,
             tasks: FuturesUnordered::new(),
-            woken: Arc::new(Woken(AtomicBool::new(true))),
+            woken,
             closing: None,
         };
         for number in (0..count).map(LogNumber) {
@@ -237,7 +239,7 @@ impl<D: Disk> Shard<D> {
 
     /// Lets the disk work. Says to callers that they must ring before it sleeps, and looks once more for what they queued.
     fn rest(&mut self) -> Result<Turned, DiskError> {
-        if self.woken.0.load(Ordering::Relaxed) {
+        if self.woken.is_set() {
             self.disk.turn(Wait::No)?;
             return Ok(Turned::Open);
         }
@@ -253,9 +255,14 @@ impl<D: Disk> Shard<D> {
             self.disk.turn(Wait::Until(deadline))?;
             return Ok(Turned::Open);
         }
+        if self.spin_ns > 0 && waiting && self.spins()? {
+            return Ok(Turned::Open);
+        }
         let doorbell = self.disk.doorbell();
         doorbell.about_to_sleep();
-        let wait = match (self.queue.is_empty(), deadline) {
+        // Looked at once more now that whoever brings something rings: callers, other shards with edits, and those that answer ours.
+        let nothing = self.queue.is_empty() && !self.woken.is_set() && !self.has_edits();
+        let wait = match (nothing, deadline) {
             (false, _) => Wait::No,
             (true, u64::MAX) => Wait::Event,
             (true, deadline) => Wait::Until(deadline),
@@ -263,13 +270,35 @@ impl<D: Disk> Shard<D> {
         let turned = self.disk.turn(wait);
         doorbell.awake();
         // Callers come faster than commits end: until there is no commit in flight, they need not be listened for.
-        self.deaf = waiting && !self.queue.is_empty();
+        self.deaf = waiting && !self.queue.is_empty() && !std::mem::take(&mut self.must_hear);
         turned.map(|()| Turned::Open)
+    }
+
+    /// Looks for work for a moment before it sleeps: a sleep and its end cost more. True when there is some.
+    fn spins(&mut self) -> Result<bool, DiskError> {
+        let until_ns = self.disk.now().boot_ns.saturating_add(self.spin_ns);
+        while self.disk.now().boot_ns < until_ns {
+            self.disk.turn(Wait::No)?;
+            if !self.queue.is_empty() || self.woken.is_set() {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
+    /// Lets the shard spin before it sleeps. Only where a core is left for it.
+    pub fn spin(&mut self, duration: std::time::Duration) {
+        self.spin_ns = duration.as_nanos() as u64;
+    }
+
+    fn has_edits(&self) -> bool {
+        self.manifest.as_ref().is_some_and(|manifest| manifest.is_busy() && !manifest.is_committing())
     }
 
     pub(super) fn spawn(&mut self, task: impl Future<Output = Event> + 'static) {
         self.tasks.push(Box::pin(task));
-        self.woken.0.store(true, Ordering::Relaxed);
+        self.woken.set();
     }
 
     /// Puts a log on the list of those that have something to stage.
@@ -333,6 +362,7 @@ impl<D: Disk> Shard<D> {
         log.queued_bytes += batch.payload().len();
         let answer = match level {
             Level::Accepted => {
+                self.must_hear = true; // Who is answered this soon does not wait for a commit to end.
                 answer.give(Ok(receipt));
                 None
             }
@@ -366,8 +396,7 @@ impl<D: Disk> Shard<D> {
         if let Some(waiting) = self.logs_in_making.get_mut(&log) {
             return waiting.push(answer);
         }
-        let to_come = self.logs_in_making.keys().filter(|log| !self.numbers.contains_key(log)).count();
-        if self.logs.len() + to_come >= self.config.logs_max {
+        if !self.siblings.take_log(self.config.logs_max) {
             return answer.give(Err(LogError::TooManyLogs { limit: self.config.logs_max }));
         }
         self.logs_in_making.insert(log.clone(), vec![answer]);
@@ -430,6 +459,7 @@ impl<D: Disk> Shard<D> {
                 Timer::Mark => marks.extend(self.mark_is_due(number)),
                 Timer::Flush => self.flush_is_due(number),
                 Timer::Linger => self.list(number),
+                Timer::Sleep => self.sleep_is_due(number),
                 Timer::Age => self.age_is_due(number),
             }
         }
@@ -442,6 +472,9 @@ impl<D: Disk> Shard<D> {
         let log = &self.logs[number.0];
         let rested = self.now.boot_ns.saturating_sub(log.settled_ns) >= self.idle_mark_after_ns;
         let mark = if log.wants_mark() && rested { self.lay_mark(number) } else { None };
+        if mark.is_some() {
+            self.sleep_later(number);
+        }
         if mark.is_none() {
             self.let_rest(number); // It was busy meanwhile, or there was no buffer for its mark.
         }
@@ -487,6 +520,13 @@ impl<D: Disk> Shard<D> {
         let manifest_is_busy = self.manifest.as_ref().is_some_and(Manifest::is_busy);
         if waiting || !self.tasks.is_empty() || manifest_is_busy || !self.queue.is_empty() {
             return false;
+        }
+        let mut edits = false;
+        for number in (0..self.logs.len()).map(LogNumber) {
+            edits |= self.let_sleep(number);
+        }
+        if edits {
+            return false; // The manifest hears which logs are clean: the next open looks at none of them.
         }
         let latched = self.logs.iter().filter_map(|log| log.latch.as_ref().map(|latch| latch.source.clone()));
         let unclean: Vec<DiskError> = latched.chain(self.unclean.drain(..)).collect();

@@ -58,6 +58,10 @@ impl<D: Disk> Shard<D> {
             self.refuse_all(number, &error);
             return Err(Hold::Event);
         }
+        if self.rests(number) {
+            self.rouse(number);
+            return Err(Hold::Event);
+        }
         self.may_start(number)?;
         self.make_room(number)?;
         let (appends, length) = self.choose(number);

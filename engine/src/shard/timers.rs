@@ -12,6 +12,8 @@ pub(super) enum Timer {
     Flush,
     /// Whether a commit has waited long enough for more appends.
     Linger,
+    /// Whether the log has been quiet for so long that the manifest is told that it is clean.
+    Sleep,
     /// Whether the active segment is old enough to be rolled.
     Age,
 }

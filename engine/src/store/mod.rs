@@ -1,6 +1,7 @@
 //! The store: what an embedder holds. It starts the shard's thread and hands commands to it.
 
 mod log;
+mod serve;
 #[expect(clippy::module_inception, reason = "the noun of this file is the store")]
 mod store;
 

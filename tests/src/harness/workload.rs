@@ -33,6 +33,7 @@ pub fn config_of(random: &mut Random) -> Config {
     config.small_commits = random.pick(&[SmallCommits::Rewrite, SmallCommits::Rewrite, SmallCommits::Pad]);
     config.linger = Duration::from_micros(random.pick(&[0, 0, 0, 500]));
     config.flush_interval = Duration::from_micros(random.pick(&[200, 1_000, 50_000]));
+    config.idle_clean_after = Duration::from_millis(random.pick(&[3, 60_000]));
     config.tail_cache_bytes = random.pick(&[0, 4_000, 1 << 20]);
     config.segment_max_age = random.pick(&[None, Some(Duration::from_secs(60))]);
     config

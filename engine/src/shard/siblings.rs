@@ -1,8 +1,35 @@
-//! Failures: what the shards of a store tell each other when a flush has failed. One device is below all of them.
+//! Siblings: what the shards of a store share. One device is below all of them, so that a flush that failed concerns each.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use strandline_disk::DiskError;
+
+/// What the shards of one store share.
+#[derive(Debug, Default)]
+pub struct Siblings {
+    /// Flushes that failed.
+    pub(super) failures: Failures,
+    logs: AtomicUsize,
+}
+
+impl Siblings {
+    /// Takes room for one more log; false when there are as many as there may be.
+    pub(super) fn take_log(&self, limit: usize) -> bool {
+        let taken =
+            self.logs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |logs| (logs < limit).then_some(logs + 1));
+        taken.is_ok()
+    }
+
+    /// Gives the room of logs back.
+    pub(super) fn give_log_back(&self) {
+        self.logs.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// So many logs were there already.
+    pub(super) fn found_logs(&self, count: usize) {
+        self.logs.fetch_add(count, Ordering::Relaxed);
+    }
+}
 
 /// How many flushes have failed, and how the last one did.
 #[derive(Debug, Default)]

@@ -1,0 +1,146 @@
+//! Rest: a log that has been quiet for long is known to the manifest as clean, so that opening the store looks at none of its files.
+//! Before it is written again the manifest is told that it is dirty, and a head that was never opened is read.
+
+use super::command::LogNumber;
+use super::rouse::{self, Roused};
+use super::shard::{Event, Shard};
+use super::timers::Timer;
+use crate::error::AppendError;
+use crate::format::manifest::Edit;
+use crate::log::{Successor, clean_edit};
+use crate::manifest::ManifestError;
+use strandline_disk::{Disk, DiskError};
+
+/// Why a log that rested could not be roused.
+#[derive(Debug)]
+pub(super) enum RouseError {
+    /// The manifest was not told.
+    Manifest(ManifestError),
+    /// Its head could not be read.
+    Disk(DiskError),
+}
+
+impl<D: Disk> Shard<D> {
+    /// Tells the manifest of a log that has rested long that it is clean. True when an edit was handed in.
+    pub(super) fn let_sleep(&mut self, number: LogNumber) -> bool {
+        let log = &mut self.logs[number.0];
+        if log.clean || log.dormant.is_some() {
+            return false;
+        }
+        let Some(edit) = clean_edit(log) else { return false };
+        // From here on every write waits until the manifest has heard that the log is dirty again.
+        log.clean = true;
+        let durable = self.edits.submit(vec![edit]);
+        self.spawn(async move { Event::Announced { log: number, result: durable.await } });
+        true
+    }
+
+    /// Whether a log rests, and has to be roused before it is written.
+    pub(super) fn rests(&self, number: LogNumber) -> bool {
+        let log = &self.logs[number.0];
+        log.clean || log.dormant.is_some()
+    }
+
+    /// Rouses a log, once.
+    pub(super) fn rouse(&mut self, number: LogNumber) {
+        let log = &mut self.logs[number.0];
+        if std::mem::replace(&mut log.rousing, true) {
+            return;
+        }
+        let dormant = log.dormant.clone();
+        let closed =
+            dormant.as_ref().and_then(|dormant| log.closed.iter().find(|closed| closed.id.seq == dormant.seq)).cloned();
+        // Durable before the first write: a crash in between would hide what was written.
+        let durable = self.edits.submit(vec![Edit::Dirty { log: log.id.clone() }]);
+        let (disk, life) = (self.disk.clone(), self.life);
+        self.spawn(async move {
+            let result = match durable.await {
+                Err(error) => Err(RouseError::Manifest(error)),
+                Ok(()) => match (&dormant, &closed) {
+                    (Some(dormant), Some(closed)) => {
+                        let roused = rouse::rouse(&disk, closed, dormant, life).await;
+                        roused.map(|roused| Some(Box::new(roused))).map_err(RouseError::Disk)
+                    }
+                    _ => Ok(None),
+                },
+            };
+            Event::Roused { log: number, result }
+        });
+    }
+
+    /// Takes over a log that was roused.
+    pub(super) fn settle_roused(&mut self, number: LogNumber, result: Result<Option<Box<Roused>>, RouseError>) {
+        self.logs[number.0].rousing = false;
+        match result {
+            Ok(roused) => {
+                if let Some(roused) = roused {
+                    self.take_roused(number, *roused);
+                }
+                self.logs[number.0].clean = false;
+                self.watch_age(number);
+                self.list(number);
+            }
+            Err(error) => {
+                let log = self.logs[number.0].id.clone();
+                tracing::warn!(%log, ?error, "a log that rested could not be roused");
+                let source = match error {
+                    RouseError::Disk(source) => source,
+                    RouseError::Manifest(error) => {
+                        self.latch_what_the_manifest_took_along(&error);
+                        super::settle::as_disk_error(&error)
+                    }
+                };
+                self.refuse_all(number, &AppendError::Rouse { log, source });
+            }
+        }
+    }
+
+    fn take_roused(&mut self, number: LogNumber, roused: Roused) {
+        let log = &mut self.logs[number.0];
+        let Some(dormant) = log.dormant.take() else { return };
+        let place = log.closed.iter().position(|closed| closed.id.seq == dormant.seq);
+        let (head, successor) = match roused {
+            Roused::Active { active, successor } => {
+                if let Some(place) = place {
+                    log.closed.remove(place);
+                }
+                (Some(*active), successor)
+            }
+            Roused::Damaged { closed, edit, sentences, successor } => {
+                if let Some(place) = place {
+                    log.closed[place] = *closed;
+                }
+                sentences.iter().for_each(|sentence| tracing::error!("{sentence}"));
+                let durable = self.edits.submit(vec![edit]);
+                self.spawn(async move { Event::Announced { log: number, result: durable.await } });
+                (None, successor)
+            }
+        };
+        let log = &mut self.logs[number.0];
+        log.active = head;
+        match (successor, &log.successor) {
+            (Some(prepared), Successor::None) => log.successor = Successor::Ready(prepared),
+            (_, _) => {}
+        }
+        if let Successor::Ready(prepared) = &log.successor {
+            log.next_seq = prepared.id.seq.next();
+        }
+    }
+
+    /// Has a log looked at when it has been quiet for so long that it may sleep.
+    pub(super) fn sleep_later(&mut self, number: LogNumber) {
+        let after = self.config.idle_clean_after.as_nanos() as u64;
+        self.timers.set(number, Timer::Sleep, self.now.boot_ns.saturating_add(after));
+    }
+
+    /// Lets a log sleep that has been quiet for long enough.
+    pub(super) fn sleep_is_due(&mut self, number: LogNumber) {
+        let log = &self.logs[number.0];
+        let quiet_ns = self.now.boot_ns.saturating_sub(log.settled_ns);
+        if quiet_ns >= self.config.idle_clean_after.as_nanos() as u64 {
+            self.let_sleep(number);
+        } else if log.active.is_some() {
+            self.sleep_later(number);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Woken: remembers that a task was woken, by its own thread or by another one, which then has to end the sleep of this one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
+use strandline_disk::Doorbell;
+
+/// Remembers that a task was woken.
+#[derive(Debug)]
+pub struct Woken {
+    woken: AtomicBool,
+    doorbell: Doorbell,
+}
+
+impl Woken {
+    /// Nothing was woken yet, or all was: whoever begins with `true` looks at everything once.
+    #[must_use]
+    pub fn new(woken: bool, doorbell: Doorbell) -> Arc<Woken> {
+        Arc::new(Woken { woken: AtomicBool::new(woken), doorbell })
+    }
+
+    /// Whether a task was woken since this was last taken.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        self.woken.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether a task was woken.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
+    /// A task has something to do.
+    pub fn set(&self) {
+        self.woken.store(true, Ordering::Release);
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.set();
+        // A system call only when the thread sleeps, which it does not while it wakes its own tasks.
+        self.doorbell.ring();
+    }
+}
