@@ -2,9 +2,12 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use strandline::format::manifest::RegionHeader;
+use strandline::format::manifest::{Edit, RegionHeader};
+use strandline::id::{Generation, SegmentId, Seq, Uid};
+use strandline::manifest::state::Stage;
 use strandline_disk::BLOCK;
 use strandline_disk::sim::{Loss, SECTOR, SimWorld};
+use strandline_tests::harness::edits;
 use strandline_tests::harness::images::{check_power_failure, crash_at_every_turn};
 use strandline_tests::harness::machine::small;
 use strandline_tests::harness::seeds::{for_each_seed, outcome};
@@ -161,6 +164,31 @@ fn tear_two_rolls(first: u64, second: u64) -> Checked {
         machine.run(&[append(1, 100), Step::Answer, Step::Idle])?;
     }
     machine.run(&[append(1, 5_500), Step::Answer, Step::Reopen])
+}
+
+/// The edit that announces a segment may come behind the one that names the file made after it: with the log's segment 1 rolled into and
+/// segment 2 prepared, both stand in the manifest as prepared, and the records of segment 1 were acknowledged.
+#[test]
+fn a_roll_is_found_also_when_the_manifest_knows_a_later_file_already() {
+    let mut machine = Machine::new(32, small());
+    let run = || {
+        machine.open()?;
+        machine.run(&[Step::OpenLog(0), Step::Idle, append(8, 5_500), Step::Idle, append(2, 5_500)])?;
+        machine.turn_until_in_flight(&["Write manifest/a"])?;
+        machine.crash(|world| world.power_failure(Loss::DropAll))?;
+        let segment = SegmentId { log: machine.model.logs[0].id.clone(), seq: Seq::new(2).expect("small") };
+        let (uid, generation) = (Uid(77), Generation(0));
+        let edit = Edit::Prepared { segment, uid, generation, size: 64 << 10, look_ahead: 20 << 10, written: false };
+        edits::edit(&machine.world, &machine.config, None, |state| {
+            let record = &state.logs[&machine.model.logs[0].id].segments[&Seq::new(1).expect("small")];
+            assert_eq!(record.stage, Stage::Prepared, "the roll was not announced yet");
+            vec![vec![edit]]
+        })?;
+        machine.world.kill();
+        machine.open()
+    };
+    outcome(run).unwrap_or_else(|text| panic!("{text}"));
+    assert!(machine.model.logs[0].held.len() >= 10);
 }
 
 #[test]

@@ -243,6 +243,8 @@ impl State {
         }
         log.last_seq = log.last_seq.max(Some(segment.seq));
         log.segments.insert(segment.seq, record);
+        // Somebody means to write: whatever the first record goes to is looked at again.
+        log.clean = None;
         Ok(())
     }
 
@@ -514,6 +516,7 @@ mod tests {
     fn whatever_changes_where_a_log_ends_ends_its_rest() {
         let enders = [
             Edit::Dirty { log: segment(0).log },
+            prepared(3, 13),
             live(2, 20),
             sealed(1, 20),
             Edit::Fenced { segment: segment(1), end: Offset(20), end_position: Position(5_000) },
@@ -523,9 +526,8 @@ mod tests {
         for ender in enders {
             let mut state = state();
             state.apply(&clean(1, 20)).expect("it rests");
-            state.apply(&released(2, 12, ReleaseReason::Orphan)).expect("a prepared file is no part of it");
-            state.apply(&prepared(2, 13)).expect("another one");
-            assert!(state.apply(&prepared(3, 12)).expect_err("a file given up").contains("used again"));
+            state.apply(&released(0, 10, ReleaseReason::Expired)).expect("its oldest segment is no part of its end");
+            assert!(state.apply(&prepared(3, 10)).expect_err("a file given up").contains("used again"));
             assert_eq!(log(&state).clean.map(|clean| clean.end), Some(Offset(20)));
             state.apply(&ender).expect("it follows");
             assert_eq!(log(&state).clean, None, "{ender:?}");

@@ -21,12 +21,14 @@ struct Candidate<'a> {
 }
 
 impl<D: Disk> Recovery<'_, D> {
-    /// A prepared segment is live when a batch of it verifies: the roll was one write, and the edit comes after it.
+    /// A prepared segment is live when a batch of it verifies: the roll was one write, and the edit comes after it. Else it is kept for the
+    /// next roll, if it is the last one and suits the configuration.
     pub(super) async fn look_at_prepared(
         &self,
         recovered: &mut Recovered,
         seq: Seq,
         mut record: SegmentRecord,
+        is_last: bool,
     ) -> Option<(Seq, SegmentRecord)> {
         let id = SegmentId { log: recovered.log.id.clone(), seq };
         let candidate = Candidate { id: id.clone(), record: &record, epoch: recovered.log.epoch };
@@ -40,7 +42,7 @@ impl<D: Disk> Recovery<'_, D> {
                 record.stage = Stage::Live(opening);
                 return Some((seq, record));
             }
-            Ok(None) if !self.suits(&record) => release(recovered, &id, &record),
+            Ok(None) if !is_last || !self.suits(&record) => release(recovered, &id, &record),
             Ok(None) => match self.reset(&candidate).await {
                 Ok(prepared) => recovered.log.successor = Successor::Ready(prepared),
                 Err(error) => forget(recovered, &id, &record, error),

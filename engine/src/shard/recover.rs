@@ -48,40 +48,57 @@ impl<D: Disk> Recovery<'_, D> {
         log.end = record.start;
         let report = OpenReport { logs: 1, ..OpenReport::default() };
         let mut recovered = Recovered { log, edits: Vec::new(), unsealed: Vec::new(), report };
-        let mut segments: Vec<(Seq, SegmentRecord)> =
-            record.segments.iter().map(|(seq, record)| (*seq, *record)).collect();
-        let is_open = |record: &SegmentRecord| matches!(record.stage, Stage::Live(_) | Stage::Prepared);
-        let looked_at = match record.clean {
-            Some(clean) => segments.iter().any(|(seq, record)| *seq < clean.seq && is_open(record)),
-            None => segments.iter().any(|(_, record)| is_open(record)),
+        let at_rest = record.clean.map(|clean| clean.seq);
+        let is_open = |(seq, record): (&Seq, &SegmentRecord)| match record.stage {
+            Stage::Live(_) => Some(*seq) != at_rest,
+            Stage::Prepared => at_rest.is_none(),
+            _ => false,
         };
+        let looked_at = record.segments.iter().any(is_open);
         recovered.report.logs_clean = usize::from(!looked_at);
         recovered.report.logs_recovered = usize::from(looked_at);
-        let prepared = segments.pop_if(|(_, record)| record.stage == Stage::Prepared);
-        let adopted = match prepared {
-            Some((seq, prepared)) if record.clean.is_none() => {
-                self.look_at_prepared(&mut recovered, seq, prepared).await
+        let mut segments = Vec::new();
+        let mut successor = None;
+        let last = record.segments.keys().next_back();
+        for (seq, segment) in &record.segments {
+            // Of several that are prepared any may hold the roll: the edit that announces one may come behind that of the next file.
+            match segment.stage {
+                Stage::Prepared if at_rest.is_some() => {
+                    successor = self.keep_unopened(&mut recovered, *seq, segment, last == Some(seq));
+                }
+                Stage::Prepared => {
+                    let adopted = self.look_at_prepared(&mut recovered, *seq, *segment, last == Some(seq)).await;
+                    segments.extend(adopted);
+                }
+                _ => segments.push((*seq, *segment)),
             }
-            _ => None,
-        };
-        segments.extend(adopted);
+        }
         for (place, (seq, segment)) in segments.iter().enumerate() {
             let next = segments.get(place + 1).and_then(|(_, next)| next.opening());
             self.take(&mut recovered, *seq, segment, next, record).await;
         }
-        if let Some(dormant) = recovered.log.dormant.as_mut()
-            && let Some((seq, record)) = prepared
-        {
-            let file = unopened(&SegmentId { log: id.clone(), seq }, &record);
-            if self.suits(&record) {
-                dormant.successor = Some(file);
-            } else {
-                release(&mut recovered, &file.id, &record);
-            }
+        if let Some(dormant) = recovered.log.dormant.as_mut() {
+            dormant.successor = successor;
         }
         let log = &mut recovered.log;
         log.begin_at(log.end);
         recovered
+    }
+
+    /// The prepared file of a log that rests, which holds nothing since then. It is opened when the log is roused.
+    fn keep_unopened(
+        &self,
+        recovered: &mut Recovered,
+        seq: Seq,
+        record: &SegmentRecord,
+        is_last: bool,
+    ) -> Option<Unopened> {
+        let id = SegmentId { log: recovered.log.id.clone(), seq };
+        if is_last && self.suits(record) {
+            return Some(unopened(&id, record));
+        }
+        release(recovered, &id, record);
+        None
     }
 
     /// Takes over one segment. `next` says how the one after it began, which proves where this one ended.

@@ -1,6 +1,7 @@
 //! The harness: a simulated machine with a store on it, a model of what the store must hold, and a checker of each promise.
 
 pub mod checker;
+pub mod edits;
 pub mod files;
 pub mod images;
 pub mod machine;
