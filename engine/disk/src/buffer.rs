@@ -1,15 +1,19 @@
 //! Buffers: block-aligned pieces of one arena, dealt out in powers of two and given back when dropped.
 //!
 //! Invariant 3, cited by the unsafe code: **one owner.** The pool deals every byte of the arena to at most one live
-//! [`Buffer`], and the arena lives as long as any buffer of it.
+//! [`Buffer`]. One that is shared becomes a [`SharedBuffer`], which many may read and nobody writes, and its piece is dealt
+//! again only after that was dropped. The memory lives as long as any of them.
 
-use memmap2::{Advice, MmapMut, MmapOptions};
-use std::cell::RefCell;
+use crate::memory::Memory;
+use crate::returns::Piece;
+use crate::shared_buffer::SharedBuffer;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The block: what direct I/O is aligned to, in bytes. The disk refuses a device that needs more.
 pub const BLOCK: usize = 4096;
@@ -23,8 +27,9 @@ struct Inner {
     length: usize,
     largest: usize,
     free: RefCell<Free>,
-    /// Kept so that the memory outlives every buffer; never touched through this field.
-    _map: MmapMut,
+    /// Bytes of the pieces that are shared, or were given back and not yet taken.
+    lent: Cell<usize>,
+    memory: Arc<Memory>,
 }
 
 /// Free pieces by size class: `pieces[k]` holds the starts of free pieces of `BLOCK << k` bytes.
@@ -43,20 +48,18 @@ impl Pool {
         let blocks = (length / BLOCK).max(1);
         let class = blocks.ilog2() as usize;
         let length = BLOCK << class;
-        let mut map = MmapOptions::new().len(length).map_anon()?;
-        // Advice only: an arena on small pages, or copied into a child that never touches it, works as well.
-        let _ = map.advise(Advice::HugePage);
-        let _ = map.advise(Advice::DontFork);
-        let start = NonNull::new(map.as_mut_ptr()).expect("a mapping is never at address 0");
+        let memory = Arc::new(Memory::map(length)?);
         let mut pieces = vec![BTreeSet::new(); class + 1];
         pieces[class].insert(0);
         let free = RefCell::new(Free { pieces, bytes: length });
-        Ok(Pool(Rc::new(Inner { start, length, largest: length, free, _map: map })))
+        let (start, lent) = (memory.start(), Cell::new(0));
+        Ok(Pool(Rc::new(Inner { start, length, largest: length, free, lent, memory })))
     }
 
     /// Deals a buffer of `length` bytes (not zeroed), or `None` while too much is in use.
     #[must_use]
     pub fn take(&self, length: usize) -> Option<Buffer> {
+        self.take_returned();
         let class = class_of(length);
         let mut free = self.0.free.borrow_mut();
         let from = (class..free.pieces.len()).find(|&class| !free.pieces[class].is_empty())?;
@@ -65,7 +68,7 @@ impl Pool {
             free.pieces[split].insert(start + (BLOCK << split));
         }
         free.bytes -= BLOCK << class;
-        Some(Buffer { pool: self.clone(), start, class, length })
+        Some(Buffer { pool: self.clone(), start, length, class: class as u32, shared: false })
     }
 
     /// The largest buffer that could be dealt were nothing in use.
@@ -77,7 +80,32 @@ impl Pool {
     /// Bytes not dealt out.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
+        self.take_returned();
         self.0.free.borrow().bytes
+    }
+
+    /// Bytes that the holders of [`SharedBuffer`]s keep from the arena: whole pieces, so more than they can read.
+    #[must_use]
+    pub fn lent_bytes(&self) -> usize {
+        self.take_returned();
+        self.0.lent.get()
+    }
+
+    /// Takes what the holders of shared buffers have given back. While nothing is lent this is one look at a number.
+    #[inline]
+    fn take_returned(&self) {
+        if self.0.lent.get() > 0 {
+            self.take_all_returned();
+        }
+    }
+
+    /// Apart, so that an append that meets no shared buffer does not pay for it.
+    #[cold]
+    fn take_all_returned(&self) {
+        self.0.memory.returns().take_all(|piece| {
+            self.0.lent.set(self.0.lent.get() - piece.bytes());
+            self.give_back(piece.start, piece.class);
+        });
     }
 
     /// Start and length of the arena, for registering it with a ring.
@@ -116,11 +144,28 @@ impl fmt::Debug for Pool {
 pub struct Buffer {
     pool: Pool,
     start: usize,
-    class: usize,
     length: usize,
+    /// Narrow, so that the flag beside it makes no buffer larger: operations carry them about.
+    class: u32,
+    /// Its piece went to a [`SharedBuffer`].
+    shared: bool,
 }
 
 impl Buffer {
+    /// Makes it readable for everybody, on any thread, and writable for nobody. Costs no copy and no allocation. All of its
+    /// length can then be read, so first set that to what was filled: the rest is what the last owner left.
+    #[must_use]
+    pub fn share(mut self) -> SharedBuffer {
+        let inner = &self.pool.0;
+        let piece = Piece { start: self.start, class: self.class as usize };
+        // Made by the thread of the pool, once, so that no reader ever allocates.
+        inner.memory.returns().prepare();
+        inner.lent.set(inner.lent.get() + piece.bytes());
+        let shared = SharedBuffer::new(inner.memory.clone(), piece, self.length);
+        self.shared = true;
+        shared
+    }
+
     /// Changes its length, within what its piece holds.
     ///
     /// # Panics
@@ -161,7 +206,9 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        self.pool.give_back(self.start, self.class);
+        if !self.shared {
+            self.pool.give_back(self.start, self.class as usize);
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! What becomes of operations that nobody waits for, and of those in flight when a disk goes.
 
-use crate::support::{descriptors_below, make_file, name, open_at, options, place, ready};
+use crate::support::{descriptors_below, filled, make_file, name, open_at, options, place, ready, run};
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::fs;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use strandline_disk::{Access, BLOCK, Disk, OpenFile, Operation, Position, Success, Wait};
+use strandline_disk::{Access, BLOCK, Disk, OpenFile, Operation, Position, SharedBuffer, Success, Wait, transfer};
 
 const PIECE: usize = 16 * BLOCK;
 
@@ -99,4 +101,68 @@ fn handles_and_futures_may_outlive_their_disk() {
     drop(disk);
     open_at(place.path(), &options());
     drop((file, root, waiting, buffer));
+}
+
+#[test]
+fn what_was_shared_is_readable_when_disk_and_ring_are_gone() {
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    let pool = disk.pool().clone();
+    let file = make_file(&disk, &disk.root(), "x").expect("made");
+    let (written, result) = run(&disk, transfer::write(&disk, &file, filled(&disk, PIECE, 5), Position(0), true));
+    result.expect("written");
+    let expected = written.to_vec();
+    drop(written);
+    let read = || {
+        let buffer = disk.pool().take(PIECE).expect("room");
+        let (buffer, moved) = run(&disk, transfer::read(&disk, &file, buffer, Position(0)));
+        assert_eq!(moved.expect("a read"), PIECE);
+        buffer.share()
+    };
+    let (one, two) = (read(), read());
+    assert_eq!(pool.lent_bytes(), 2 * PIECE);
+    drop((file, disk));
+    assert_eq!((&one[..], &two[..]), (&expected[..], &expected[..]));
+    drop(one);
+    assert_eq!(pool.lent_bytes(), PIECE);
+    drop(pool);
+    std::thread::spawn(move || assert_eq!(two[..], expected[..])).join().expect("no panic");
+}
+
+/// Readers on other threads look at what they hold while the ring reads and writes beside it, and what they give back is read into again.
+#[test]
+fn a_ring_never_touches_what_is_shared() {
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    let file = make_file(&disk, &disk.root(), "x").expect("made");
+    for index in 0..16_u8 {
+        let mut buffer = disk.pool().take(PIECE).expect("room");
+        buffer.fill(index);
+        let at = Position(u64::from(index) * PIECE as u64);
+        run(&disk, transfer::write(&disk, &file, buffer, at, false)).1.expect("written");
+    }
+    std::thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel::<(u8, SharedBuffer)>();
+        scope.spawn(move || {
+            let mut held: VecDeque<(u8, SharedBuffer)> = VecDeque::new();
+            for next in receiver {
+                held.push_back(next);
+                for (index, buffer) in &held {
+                    assert!(buffer.iter().all(|byte| byte == index), "the bytes of {index} changed");
+                }
+                if held.len() > 32 {
+                    held.drain(..24);
+                }
+            }
+        });
+        for round in 0..1_500_u64 {
+            let index = (round * 7 % 16) as u8;
+            let buffer = run(&disk, transfer::take_buffer(&disk, PIECE));
+            let at = Position(u64::from(index) * PIECE as u64);
+            let (buffer, moved) = run(&disk, transfer::read(&disk, &file, buffer, at));
+            assert_eq!(moved.expect("a read"), PIECE);
+            sender.send((index, buffer.share())).expect("it reads");
+        }
+    });
+    assert_eq!((disk.pool().lent_bytes(), disk.pool().free_bytes()), (0, disk.pool().largest()));
 }
