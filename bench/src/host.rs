@@ -1,9 +1,13 @@
 //! The host: the facts without which figures mean nothing.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
+
+/// Cores that others may use before the figures are in doubt.
+const COOL: f64 = 0.1;
 
 /// Where a run took place. What cannot be found out says `unknown`.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -65,10 +69,37 @@ impl Host {
             self.device,
             self.mount_options.join(",")
         );
-        if !self.optimised {
-            text += "\nwarning: not optimised, these figures mean nothing: build with --release";
+        for warning in self.warnings() {
+            text += &format!("\nwarning: {warning}");
         }
         text
+    }
+
+    /// What a reader has to know before believing a figure.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if !self.optimised {
+            warnings.push("not optimised, these figures mean nothing: build with --release".to_owned());
+        }
+        if self.cores_of_others > COOL {
+            warnings.push(format!("other processes kept {:.1} cores busy meanwhile", self.cores_of_others));
+        }
+        warnings
+    }
+
+    /// Everything that is known of it, by name.
+    pub fn facts(&self) -> [(&'static str, String); 9] {
+        [
+            ("kernel", self.kernel.clone()),
+            ("processor", self.cpu.clone()),
+            ("cores", self.cores.to_string()),
+            ("memory", format!("{} MiB", self.memory_mib)),
+            ("file system", self.filesystem.clone()),
+            ("mounted with", self.mount_options.join(", ")),
+            ("device", self.device.clone()),
+            ("built with optimisation", if self.optimised { "yes" } else { "no" }.to_owned()),
+            ("cores kept busy by others", format!("{:.2}", self.cores_of_others)),
+        ]
     }
 }
 
@@ -91,10 +122,23 @@ pub fn resident_bytes() -> u64 {
     field(&status, "VmRSS").and_then(|text| kib(&text)).unwrap_or(0) * 1024
 }
 
+/// Bytes that this process has had read from a device so far, by the kernel's count; not a number when unknown.
+pub fn disk_read_bytes() -> f64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    field(&io, "read_bytes").and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
+}
+
 /// Open descriptors of this process; 0 when unknown.
 pub fn descriptors() -> u64 {
     // One of them is the listing itself.
     std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64)
+}
+
+/// Raises the limit on open files as far as this process may: a thousand logs have more files than shells allow by default.
+pub fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // What is refused here is told by whoever then cannot open a file.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn unknown() -> String {

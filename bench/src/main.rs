@@ -5,6 +5,7 @@
 mod ceiling;
 mod error;
 mod host;
+mod html;
 mod interrupt;
 mod load;
 mod metrics;
@@ -13,10 +14,13 @@ mod options;
 mod place;
 mod progress;
 mod report;
+mod rounds;
 mod scenario;
+mod series;
 mod subject;
 mod table;
 mod targets;
+mod trace;
 mod window;
 
 use clap::Parser;
@@ -24,11 +28,11 @@ use error::{BenchError, io};
 use host::Host;
 use interrupt::Interrupt;
 use load::Load;
-use metrics::Measurement;
 use options::Options;
 use place::Place;
 use progress::Progress;
 use report::Report;
+use rounds::Outcome;
 use scenario::{Context, Scenario};
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,8 +43,6 @@ use targets::Targets;
 const EXIT_MISSED: u8 = 1;
 /// There is no report.
 const EXIT_FAILED: u8 = 2;
-/// Cores that others may use before the figures are in doubt.
-const COOL: f64 = 0.1;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -60,13 +62,20 @@ fn main() -> ExitCode {
 
 fn list() {
     for scenario in Scenario::ALL {
-        println!("{:<16}{}\n{:16}cases: {}", scenario.name(), scenario.about(), "", scenario.cases().join(", "));
+        let cases = scenario.cases(false).into_iter().map(|case| match scenario.is_core() {
+            true if scenario.cases(true).contains(&case) => format!("{case} *"),
+            _ => case.to_owned(),
+        });
+        let cases: Vec<String> = cases.collect();
+        println!("{:<20}{}\n{:20}cases: {}", scenario.name(), scenario.about(), "", cases.join(", "));
     }
+    println!("\n* runs without an argument: the core set");
 }
 
 fn run(options: &Options) -> Result<ExitCode, BenchError> {
     let targets = Targets::load(&Scenario::ALL.map(Scenario::name))?;
     let interrupt = Interrupt::listen()?;
+    host::raise_descriptor_limit();
     let place = Place::make(options.dir.as_deref(), options.allow_tmpfs)?;
     let mut host = Host::look(place.path(), probe(place.path())?);
     println!("{}", host.summary());
@@ -76,14 +85,24 @@ fn run(options: &Options) -> Result<ExitCode, BenchError> {
     let removed = place.remove();
     let measured = measured?;
     let ran: Vec<_> = options.scenarios().into_iter().map(Scenario::name).collect();
-    targets.all_produced(&ran, &measured)?;
+    targets.all_produced(&ran, measured.iter().flat_map(|outcome| &outcome.measurements))?;
     let report = Report::new(host, host::commit(), measured, &targets);
     print!("{}", table::render(&report));
     if let Some(file) = &options.json {
-        std::fs::write(file, report.to_json()?).map_err(io(format!("writing {}", file.display())))?;
+        write(file, &report.to_json()?)?;
     }
+    write(&options.html, &html::page(&report))?;
     removed?;
-    Ok(verdict(&report, options.enforce))
+    let verdict = verdict(&report, options.enforce);
+    println!("{}", options.html.display());
+    Ok(verdict)
+}
+
+/// Writes a report, and makes its directory.
+fn write(file: &Path, text: &str) -> Result<(), BenchError> {
+    let directory = file.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let made = directory.map_or(Ok(()), std::fs::create_dir_all);
+    made.and_then(|()| std::fs::write(file, text)).map_err(io(format!("writing {}", file.display())))
 }
 
 /// Opens a store only to hear what it found out about the host.
@@ -94,7 +113,7 @@ fn probe(directory: &Path) -> Result<serde_json::Value, BenchError> {
     Ok(capabilities)
 }
 
-fn measure(options: &Options, directory: &Path, interrupt: &Interrupt) -> Result<Vec<Measurement>, BenchError> {
+fn measure(options: &Options, directory: &Path, interrupt: &Interrupt) -> Result<Vec<Outcome>, BenchError> {
     let (plan, scenarios) = (options.plan(), options.scenarios());
     let progress = Progress::over(scenarios.iter().map(|scenario| scenario.steps(plan)).sum());
     let context = Context { directory, plan, progress: &progress, interrupt };
@@ -109,9 +128,13 @@ fn measure(options: &Options, directory: &Path, interrupt: &Interrupt) -> Result
 /// Says how many targets were met; the exit code tells it too when that is asked for.
 fn verdict(report: &Report, enforce: bool) -> ExitCode {
     let (aimed, missed) = (report.aimed(), report.missed().count());
-    if report.host.cores_of_others > COOL {
-        println!("\nwarning: other processes kept {:.1} cores busy meanwhile", report.host.cores_of_others);
-    }
+    // The rest was said before the run.
+    report
+        .host
+        .warnings()
+        .iter()
+        .filter(|_| report.host.optimised)
+        .for_each(|warning| println!("\nwarning: {warning}"));
     println!("\n{} of {aimed} targets met", aimed - missed);
     if enforce && missed > 0 { ExitCode::from(EXIT_MISSED) } else { ExitCode::SUCCESS }
 }

@@ -21,8 +21,22 @@ pub enum Metric {
     MibPerSecond,
     /// CPU time of the whole process, per record.
     CpuPerRecord,
+    /// Wall time of a round over all logs, divided by its writes.
+    UsPerWrite,
+    /// The same; its ceiling is a bare ring that syncs each file by itself.
+    PerFileUsPerWrite,
     /// Calls of `io_uring_enter` on the shard's thread, per commit.
     SyscallsPerCommit,
+    /// Records that one commit made durable together.
+    RecordsPerCommit,
+    /// Records per second that were asked for.
+    Offered,
+    /// Of what was asked for, the part that found the backlog full and was given up.
+    Unserved,
+    /// What the process read from the disk while records were read.
+    DiskRead,
+    /// CPU time of the whole process, as a part of one core.
+    CpuPercent,
     /// From the call that opens a store to the store.
     Open,
     /// Resident memory of the process.
@@ -42,7 +56,7 @@ pub enum Summary {
 
 impl Metric {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Metric; 11] = [
+    pub const ALL: [Metric; 18] = [
         Metric::P50,
         Metric::P99,
         Metric::P999,
@@ -50,7 +64,14 @@ impl Metric {
         Metric::RecordsPerSecond,
         Metric::MibPerSecond,
         Metric::CpuPerRecord,
+        Metric::UsPerWrite,
+        Metric::PerFileUsPerWrite,
         Metric::SyscallsPerCommit,
+        Metric::RecordsPerCommit,
+        Metric::Offered,
+        Metric::Unserved,
+        Metric::DiskRead,
+        Metric::CpuPercent,
         Metric::Open,
         Metric::Rss,
         Metric::Descriptors,
@@ -66,7 +87,14 @@ impl Metric {
             Metric::RecordsPerSecond => "records_per_second",
             Metric::MibPerSecond => "mib_per_second",
             Metric::CpuPerRecord => "cpu_us_per_record",
+            Metric::UsPerWrite => "us_per_write",
+            Metric::PerFileUsPerWrite => "per_file_us_per_write",
             Metric::SyscallsPerCommit => "syscalls_per_commit",
+            Metric::RecordsPerCommit => "records_per_commit",
+            Metric::Offered => "offered_per_second",
+            Metric::Unserved => "unserved_percent",
+            Metric::DiskRead => "disk_read_kib",
+            Metric::CpuPercent => "cpu_percent",
             Metric::Open => "open_ms",
             Metric::Rss => "rss_mib",
             Metric::Descriptors => "descriptors",
@@ -76,7 +104,7 @@ impl Metric {
     /// How its rounds become one figure. A worst case is never smoothed.
     pub fn summary(self) -> Summary {
         match self {
-            Metric::Max => Summary::Largest,
+            Metric::Max | Metric::Unserved | Metric::DiskRead => Summary::Largest,
             _ => Summary::Median,
         }
     }

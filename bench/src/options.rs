@@ -7,7 +7,8 @@ use std::time::Duration;
 
 /// Measures the store on a directory of this machine, each figure beside what a bare ring does in the same run.
 ///
-/// Without an argument it runs every scenario in a directory that it makes below target/ and removes at the end.
+/// Without an argument it runs the core set, in about 90 seconds, in a directory that it makes below target/ and removes
+/// at the end.
 #[derive(Debug, Parser)]
 #[command(name = "strandline-bench", version, args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -23,24 +24,27 @@ pub struct Options {
     /// Run on tmpfs all the same, where nothing is durable
     #[arg(long)]
     pub allow_tmpfs: bool,
-    /// Seconds of measuring per case, store and ceiling together [default: 20, smoke 1, full 60]
+    /// Seconds of measuring per case, store and ceiling together [default: 3, named scenarios 20, full 60]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
-    /// Rounds of store and ceiling in turn [default: 5, smoke 1]
+    /// Rounds of store and ceiling in turn [default: 3, named scenarios and full 5, smoke 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: Option<u32>,
-    /// Each scenario once at a tiny size, to see that it works
+    /// Every scenario once at a tiny size, to see that it works
     #[arg(long, conflicts_with = "full")]
     smoke: bool,
-    /// Longer, and with more data
+    /// Every scenario, longer, and with more data
     #[arg(long)]
     full: bool,
     /// Exit with 1 when a target is missed
     #[arg(long)]
     pub enforce: bool,
-    /// Write the report to this file
+    /// Write the report to this file, for scripts
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write the report to this file, for people
+    #[arg(long, value_name = "FILE", default_value = "target/strandline-bench/report.html")]
+    pub html: PathBuf,
     /// What this program asks of itself.
     #[command(subcommand)]
     pub part: Option<Part>,
@@ -49,22 +53,34 @@ pub struct Options {
 impl Options {
     /// The scenarios to run, each once, in their own order.
     pub fn scenarios(&self) -> Vec<Scenario> {
-        let wanted = |scenario: &Scenario| self.scenarios.is_empty() || self.scenarios.contains(scenario);
+        let core = self.is_core();
+        let wanted = |scenario: &Scenario| match self.scenarios.as_slice() {
+            [] => scenario.is_core() || !core,
+            named => named.contains(scenario),
+        };
         Scenario::ALL.into_iter().filter(wanted).collect()
     }
 
     /// How much of everything.
     pub fn plan(&self) -> Plan {
-        let (scale, seconds, rounds) = match (self.smoke, self.full) {
-            (true, _) => (Scale::Smoke, 1, 1),
-            (_, true) => (Scale::Full, 60, 5),
-            _ => (Scale::Normal, 20, 5),
+        let core = self.is_core();
+        let (scale, time, rounds) = match (self.smoke, self.full, core) {
+            (true, ..) => (Scale::Smoke, Duration::from_millis(200), 1),
+            (_, true, _) => (Scale::Full, Duration::from_secs(60), 5),
+            (.., true) => (Scale::Normal, Duration::from_secs(3), 3),
+            _ => (Scale::Normal, Duration::from_secs(20), 5),
         };
         Plan {
             scale,
-            time: Duration::from_secs(self.seconds.unwrap_or(seconds)),
+            time: self.seconds.map_or(time, Duration::from_secs),
             rounds: self.rounds.unwrap_or(rounds),
+            core,
         }
+    }
+
+    /// Nothing was named: a run that is short enough to be made often.
+    fn is_core(&self) -> bool {
+        self.scenarios.is_empty() && !self.full && !self.smoke
     }
 }
 
@@ -77,10 +93,21 @@ mod tests {
     }
 
     #[test]
-    fn no_argument_means_everything() {
+    fn no_argument_means_the_core_set() {
         let options = parsed("bench").expect("no argument");
-        assert_eq!(options.scenarios(), Scenario::ALL);
-        assert_eq!(options.plan(), Plan { scale: Scale::Normal, time: Duration::from_secs(20), rounds: 5 });
+        assert!(options.scenarios().into_iter().all(Scenario::is_core) && !options.scenarios().is_empty());
+        let plan = Plan { scale: Scale::Normal, time: Duration::from_secs(3), rounds: 3, core: true };
+        assert_eq!(options.plan(), plan);
+        assert_eq!(options.html, PathBuf::from("target/strandline-bench/report.html"));
+    }
+
+    #[test]
+    fn smoke_and_full_mean_everything() {
+        for line in ["bench --smoke", "bench --full"] {
+            let options = parsed(line).expect(line);
+            assert_eq!(options.scenarios(), Scenario::ALL);
+            assert!(!options.plan().core);
+        }
     }
 
     #[test]
@@ -88,7 +115,8 @@ mod tests {
         let options =
             parsed("bench --scenario recovery --scenario append-latency --smoke --rounds 2").expect("options");
         assert_eq!(options.scenarios(), [Scenario::AppendLatency, Scenario::Recovery]);
-        assert_eq!(options.plan(), Plan { scale: Scale::Smoke, time: Duration::from_secs(1), rounds: 2 });
+        let time = Duration::from_millis(200);
+        assert_eq!(options.plan(), Plan { scale: Scale::Smoke, time, rounds: 2, core: false });
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use crate::host::Host;
 use crate::metrics::{Measurement, Metric};
+use crate::rounds::Outcome;
 use crate::targets::{Target, Targets};
+use crate::trace::Chart;
 use serde::Serialize;
 
 /// A measurement, judged.
@@ -45,13 +47,30 @@ pub struct Report {
     pub commit: String,
     /// A row a metric.
     pub results: Vec<Row>,
+    /// What the page draws. Scripts read figures.
+    #[serde(skip)]
+    pub charts: Vec<Chart>,
 }
 
 impl Report {
     /// Holds what was measured against the targets.
-    pub fn new(host: Host, commit: String, measured: Vec<Measurement>, targets: &Targets) -> Report {
-        let results = measured.into_iter().map(|measurement| Row::judge(measurement, targets)).collect();
-        Report { host, commit, results }
+    pub fn new(host: Host, commit: String, outcomes: Vec<Outcome>, targets: &Targets) -> Report {
+        let (mut results, mut charts) = (Vec::new(), Vec::new());
+        for outcome in outcomes {
+            results.extend(outcome.measurements.into_iter().map(|measurement| Row::judge(measurement, targets)));
+            charts.push(outcome.chart);
+        }
+        Report { host, commit, results, charts }
+    }
+
+    /// The rows of each case together.
+    pub fn cases(&self) -> impl Iterator<Item = &[Row]> {
+        self.results.chunk_by(|a, b| (a.scenario, &a.case) == (b.scenario, &b.case))
+    }
+
+    /// What is drawn of a case.
+    pub fn chart(&self, scenario: &str, case: &str) -> Option<&Chart> {
+        self.charts.iter().find(|chart| chart.scenario == scenario && chart.case == case)
     }
 
     /// Rows whose target was missed.
@@ -76,8 +95,11 @@ impl Report {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::scenario::Scenario;
+    use crate::series::Slice;
+    use crate::trace::{Point, Trace};
 
-    /// One row met, one missed, one without ceiling and target.
+    /// One row met, one missed, one without ceiling and target; a chart.
     pub(crate) fn example() -> Report {
         let measured = |metric, value, ceiling| Measurement {
             scenario: "append-latency",
@@ -86,13 +108,19 @@ pub(crate) mod tests {
             value,
             ceiling,
         };
-        let targets = Targets::load(&["append-latency", "read-cold", "recovery"]).expect("bench/targets.toml");
-        let all = vec![
-            measured(Metric::P50, 130.04, Some(104.0)),
+        let targets = Targets::load(&Scenario::ALL.map(Scenario::name)).expect("bench/targets.toml");
+        let measurements = vec![
+            measured(Metric::P50, 120.04, Some(104.0)),
             measured(Metric::P99, 400.0, Some(200.0)),
             measured(Metric::Rss, 12.5, None),
         ];
-        Report::new(Host::default(), "abc".into(), all, &targets)
+        let side = |us: f64| Trace {
+            curve: [0.0, 1.0, 2.0, f64::INFINITY].map(|nines| Point { nines, us: us * (1.0 + nines.min(3.0)) }).into(),
+            rounds: vec![vec![Slice { per_second: 1e6 / us, p99_us: Some(3.0 * us) }; 4]; 2],
+        };
+        let chart =
+            Chart { scenario: "append-latency", case: "1 KiB".into(), store: side(120.0), ceiling: side(104.0) };
+        Report::new(Host::default(), "abc".into(), vec![Outcome { measurements, chart }], &targets)
     }
 
     #[test]
@@ -115,7 +143,7 @@ pub(crate) mod tests {
         let fields = ["scenario", "case", "metric", "value", "ceiling", "ratio", "target", "met"];
         assert_eq!(keys(row), fields.map(String::from).into());
         assert_eq!(row["metric"], "p99_us");
-        assert_eq!(row["target"]["ratio_max"], 1.5);
+        assert_eq!(row["target"]["ratio_max"], 1.3);
         assert_eq!(row["met"], false);
         assert!(json["results"][2]["ceiling"].is_null() && json["results"][2]["met"].is_null());
     }

@@ -1,7 +1,8 @@
-//! The subject: the store under test, through the few verbs that scenarios need.
+//! The subject: the store under test, through the few verbs that scenarios need. The only file that knows its API.
 
 use crate::error::{BenchError, store};
 use crate::interrupt::Interrupt;
+use crate::window::Window;
 use std::collections::VecDeque;
 use std::path::Path;
 use strandline::{AppendError, Config, Counters, Log, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic};
@@ -9,13 +10,23 @@ use strandline::{AppendError, Config, Counters, Log, Offset, Pending, RangeNumbe
 /// Appends in flight while a store is filled.
 const FILL_DEPTH: usize = 64;
 
-type Appending = Pending<Result<Receipt, AppendError>>;
+/// Where logs are many, their segments are small: each is written whole when it is made.
+const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
+/// The largest batch of a store with small segments.
+const SMALL_BATCH_BYTES_MAX: u32 = 64 << 10;
 
-/// A store with one log.
+/// A store with its logs.
 pub struct Subject {
     store: Store,
-    log: Log,
+    lanes: Vec<Lane>,
 }
+
+/// One log of it. Every thread may have its own.
+#[derive(Clone)]
+pub struct Lane(Log);
+
+/// An append that has been asked for.
+pub struct Appending(Pending<Result<Receipt, AppendError>>);
 
 /// What a read gave.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +44,29 @@ pub fn config(root: &Path) -> Config {
     Config::new(root)
 }
 
+/// A store for many logs: small segments, and as many logs allowed.
+pub fn config_of_many(root: &Path, logs: usize) -> Config {
+    let mut config = config(root);
+    config.segment_bytes = SMALL_SEGMENT_BYTES;
+    config.batch_bytes_max = SMALL_BATCH_BYTES_MAX;
+    config.logs_max = config.logs_max.max(logs);
+    config
+}
+
 impl Subject {
-    /// Opens the store and its log.
+    /// Opens the store and one log.
     ///
     /// # Errors
     /// What the store answered.
     pub fn open(config: Config) -> Result<Subject, BenchError> {
+        Subject::open_many(config, 1)
+    }
+
+    /// Opens the store and so many logs.
+    ///
+    /// # Errors
+    /// What the store answered.
+    pub fn open_many(config: Config, logs: usize) -> Result<Subject, BenchError> {
         let opened = Store::open(config).map_err(store("opening it"))?;
         let direct = &opened.capabilities().direct;
         if !direct.effective {
@@ -46,9 +74,12 @@ impl Subject {
             eprintln!("warning: this store reads and writes through the page cache: {}", direct.reason);
         }
         let topic = Topic::new("bench").map_err(store("naming the topic"))?;
-        let range = RangeNumber::new(0).expect("0 is a range number");
-        let log = opened.log(&topic, range).map_err(store("opening the log"))?;
-        Ok(Subject { store: opened, log })
+        let lane = |number: usize| {
+            let range = RangeNumber::new(number as u32).expect("a range number");
+            opened.log(&topic, range).map(Lane).map_err(store("opening the log"))
+        };
+        let lanes = (0..logs).map(lane).collect::<Result<_, _>>()?;
+        Ok(Subject { store: opened, lanes })
     }
 
     /// Closes it in order.
@@ -56,27 +87,61 @@ impl Subject {
     /// # Errors
     /// What the store answered.
     pub fn close(self) -> Result<(), BenchError> {
-        drop(self.log);
+        drop(self.lanes);
         self.store.close().map_err(store("closing it"))
     }
 
-    /// What the store counted.
-    pub fn counters(&self) -> Counters {
-        self.store.counters()
+    /// Its first log.
+    pub fn lane(&self) -> &Lane {
+        &self.lanes[0]
+    }
+
+    /// All its logs.
+    pub fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// Does `work` with the clocks of `window` running, and counts what the store counted meanwhile.
+    ///
+    /// # Errors
+    /// What `work` answered.
+    pub fn timed(
+        &self,
+        window: &mut Window,
+        work: impl FnOnce(&mut Window) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError> {
+        let before = self.store.counters();
+        window.timed(work)?;
+        let Counters { commits, enters, .. } = self.store.counters();
+        window.commits += commits - before.commits;
+        window.enters += enters - before.enters;
+        Ok(())
     }
 
     /// What the store found out about its host.
     pub fn capabilities(&self) -> serde_json::Value {
         serde_json::to_value(self.store.capabilities()).unwrap_or_default()
     }
+}
+
+impl Lane {
+    /// Asks for one record, in a batch of its own, to be appended durably.
+    ///
+    /// # Errors
+    /// What the store answered at once.
+    pub fn start(&self, value: &[u8]) -> Result<Appending, BenchError> {
+        let mut batch = self.0.batch();
+        batch.push(&Record { value: Some(value), ..Record::default() }).map_err(store("building a batch"))?;
+        let batch = batch.build().map_err(store("building a batch"))?;
+        self.0.append(batch).map(Appending).map_err(store("appending"))
+    }
 
     /// Appends one record in a batch of its own and waits until it is durable.
     ///
     /// # Errors
     /// What the store answered.
-    pub fn append(&self, value: &[u8]) -> Result<(), BenchError> {
-        self.start(value)?.wait().map_err(store("appending"))?;
-        Ok(())
+    pub fn append(&self, value: &[u8]) -> Result<u64, BenchError> {
+        self.start(value)?.wait()
     }
 
     /// Appends so many records, a batch each, many of them in flight, and waits until all are durable.
@@ -90,11 +155,11 @@ impl Subject {
             if flying.len() == FILL_DEPTH
                 && let Some(oldest) = flying.pop_front()
             {
-                settled(oldest)?;
+                Appending::wait(oldest)?;
             }
             flying.push_back(self.start(value)?);
         }
-        flying.into_iter().try_for_each(settled)
+        flying.into_iter().try_for_each(|left| left.wait().map(drop))
     }
 
     /// Reads whole batches from `offset` on, at most `bytes`.
@@ -102,7 +167,7 @@ impl Subject {
     /// # Errors
     /// What the store answered, or that nothing is there.
     pub fn read(&self, offset: u64, bytes: usize) -> Result<ReadBack, BenchError> {
-        let read = self.log.read(Offset(offset), bytes).wait().map_err(store("reading"))?;
+        let read = self.0.read(Offset(offset), bytes).wait().map_err(store("reading"))?;
         if read.batches.is_empty() {
             return Err(BenchError::Store { doing: "reading", reason: format!("nothing at offset {offset}") });
         }
@@ -110,16 +175,22 @@ impl Subject {
         let records = read.batches.iter().map(|batch| u64::from(batch.record_count())).sum();
         Ok(ReadBack { bytes, records, next: read.next.0 })
     }
-
-    fn start(&self, value: &[u8]) -> Result<Appending, BenchError> {
-        let mut batch = self.log.batch();
-        batch.push(&Record { value: Some(value), ..Record::default() }).map_err(store("building a batch"))?;
-        let batch = batch.build().map_err(store("building a batch"))?;
-        self.log.append(batch).map_err(store("appending"))
-    }
 }
 
-fn settled(pending: Appending) -> Result<(), BenchError> {
-    pending.wait().map_err(store("appending"))?;
-    Ok(())
+impl Appending {
+    /// Waits until it is durable; the answer is where its log ends then.
+    ///
+    /// # Errors
+    /// What the store answered.
+    pub fn wait(self) -> Result<u64, BenchError> {
+        self.0.wait().map(|receipt| receipt.end.0).map_err(store("appending"))
+    }
+
+    /// Where its log ends with it, if it is durable already.
+    ///
+    /// # Errors
+    /// What the store answered.
+    pub fn take(&mut self) -> Result<Option<u64>, BenchError> {
+        self.0.try_take().transpose().map(|taken| taken.map(|receipt| receipt.end.0)).map_err(store("appending"))
+    }
 }

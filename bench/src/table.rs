@@ -8,7 +8,7 @@ const HEADINGS: [&str; 6] = ["metric", "strandline", "ceiling", "ratio", "target
 /// Renders a report: a block per case, a line per metric.
 pub fn render(report: &Report) -> String {
     let mut text = String::new();
-    for case in report.results.chunk_by(|a, b| (a.scenario, &a.case) == (b.scenario, &b.case)) {
+    for case in report.cases() {
         let lines: Vec<[String; 6]> =
             std::iter::once(HEADINGS.map(String::from)).chain(case.iter().map(cells)).collect();
         let _ = writeln!(text, "\n{}, {}", case[0].scenario, case[0].case);
@@ -32,7 +32,7 @@ fn cells(row: &Row) -> [String; 6] {
 }
 
 /// Three significant digits where there is a fraction, and whole numbers from 100 on, in groups of three.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     match value.abs() {
         v if v < 10.0 => format!("{value:.2}"),
         v if v < 100.0 => format!("{value:.1}"),
@@ -76,8 +76,8 @@ mod tests {
         let expected = "
 append-latency, 1 KiB
   metric   strandline  ceiling  ratio  target
-  p50_us          130      104   1.25  <= 1.3 x  met
-  p99_us          400      200   2.00  <= 1.5 x  MISSED
+  p50_us          120      104   1.15  <= 1.2 x  met
+  p99_us          400      200   2.00  <= 1.3 x  MISSED
   rss_mib        12.5        -      -
 ";
         assert_eq!(render(&crate::report::tests::example()), expected);

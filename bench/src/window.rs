@@ -1,6 +1,7 @@
-//! A window: a short stretch of one side (the store or its ceiling), and what it comes to. Rounds: all windows of a case.
+//! A window: a short stretch of one side (the store or its ceiling), and what it comes to.
 
-use crate::metrics::{Measurement, Metric};
+use crate::metrics::Metric;
+use crate::series::{Series, Slice};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -12,10 +13,17 @@ const LATENCY_NS_MAX: u64 = 60_000_000_000;
 /// Figures by metric.
 pub type Figures = BTreeMap<Metric, f64>;
 
+/// A histogram of latencies in nanoseconds, as every window has one.
+pub fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("bounds that the library allows")
+}
+
 /// What was counted in a window.
 #[derive(Clone, Debug)]
 pub struct Window {
     latency: Histogram<u64>,
+    series: Series,
+    resumed: Instant,
     elapsed: Duration,
     cpu: Duration,
     /// Records moved.
@@ -31,9 +39,14 @@ pub struct Window {
 impl Window {
     /// An empty window. Made before the clock starts: it allocates.
     pub fn new() -> Window {
-        let latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("bounds that the library allows");
-        let (elapsed, cpu) = (Duration::ZERO, Duration::ZERO);
-        Window { latency, elapsed, cpu, records: 0, bytes: 0, commits: 0, enters: 0 }
+        let (latency, series) = (latencies(), Series::new(LATENCY_NS_MAX));
+        let (resumed, elapsed, cpu) = (Instant::now(), Duration::ZERO, Duration::ZERO);
+        Window { latency, series, resumed, elapsed, cpu, records: 0, bytes: 0, commits: 0, enters: 0 }
+    }
+
+    /// A window for another thread that works in the next stretch of this one, whose time goes on from here.
+    pub fn helper(&self) -> Window {
+        Window { elapsed: self.elapsed, ..Window::new() }
     }
 
     /// Does `work` with the clocks running. Several stretches add up.
@@ -42,22 +55,52 @@ impl Window {
     /// What `work` answered.
     pub fn timed<E>(&mut self, work: impl FnOnce(&mut Window) -> Result<(), E>) -> Result<(), E> {
         let (started, cpu) = (Instant::now(), cpu_of_process());
+        self.resumed = started;
         let result = work(self);
         self.elapsed += started.elapsed();
         self.cpu += cpu_of_process().saturating_sub(cpu);
         result
     }
 
-    /// One operation took this long.
+    /// One operation has just ended and took this long.
     pub fn took(&mut self, latency: Duration) {
-        self.latency.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+        self.took_until(Instant::now(), latency);
+    }
+
+    /// One operation ended at `end` and took this long: for whoever has looked at the clock already.
+    pub fn took_until(&mut self, end: Instant, latency: Duration) {
+        let latency_ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.latency.saturating_record(latency_ns);
+        self.series.took(self.elapsed + end.saturating_duration_since(self.resumed), latency_ns);
     }
 
     /// Takes over what another thread counted. Its clocks are not added: the threads ran side by side.
     pub fn absorb(&mut self, other: &Window) {
         self.latency.add(&other.latency).expect("all windows have the same bounds");
+        self.series.absorb(&other.series);
         self.records += other.records;
         self.bytes += other.bytes;
+    }
+
+    /// Forgets the CPU time: the process did more meanwhile than this window tells of.
+    pub fn without_cpu(mut self) -> Window {
+        self.cpu = Duration::ZERO;
+        self
+    }
+
+    /// Its latencies.
+    pub fn latency(&self) -> &Histogram<u64> {
+        &self.latency
+    }
+
+    /// Its course.
+    pub fn slices(&self) -> Vec<Slice> {
+        self.series.slices(self.elapsed)
+    }
+
+    /// The share of one core that the whole process used.
+    pub fn cores(&self) -> f64 {
+        self.cpu.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 
     /// What it comes to.
@@ -74,10 +117,15 @@ impl Window {
             let seconds = self.elapsed.as_secs_f64();
             figures.insert(Metric::RecordsPerSecond, self.records as f64 / seconds);
             figures.insert(Metric::MibPerSecond, mib(self.bytes) / seconds);
+        }
+        if self.records > 0 && !self.cpu.is_zero() {
             figures.insert(Metric::CpuPerRecord, self.cpu.as_secs_f64() * 1e6 / self.records as f64);
         }
-        if self.commits > 0 {
+        if self.commits > 0 && self.enters > 0 {
             figures.insert(Metric::SyscallsPerCommit, self.enters as f64 / self.commits as f64);
+        }
+        if self.commits > 0 {
+            figures.insert(Metric::RecordsPerCommit, self.records as f64 / self.commits as f64);
         }
         figures
     }
@@ -92,33 +140,6 @@ pub fn mib(bytes: u64) -> f64 {
 fn cpu_of_process() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
-/// The rounds of one case: store and ceiling in turn.
-#[derive(Debug, Default)]
-pub struct Rounds {
-    store: Vec<Figures>,
-    ceiling: Vec<Figures>,
-}
-
-impl Rounds {
-    /// Adds a round.
-    pub fn add(&mut self, store: Figures, ceiling: Figures) {
-        self.store.push(store);
-        self.ceiling.push(ceiling);
-    }
-
-    /// A measurement for each metric that the store has a figure for, in the order of [`Metric::ALL`].
-    pub fn measurements(&self, scenario: &'static str, case: &str) -> Vec<Measurement> {
-        let figure = |rounds: &[Figures], metric: Metric| {
-            metric.summary().of(rounds.iter().filter_map(|figures| figures.get(&metric).copied()))
-        };
-        let measurement = |metric| {
-            let (value, ceiling) = (figure(&self.store, metric)?, figure(&self.ceiling, metric));
-            Some(Measurement { scenario, case: case.to_owned(), metric, value, ceiling })
-        };
-        Metric::ALL.into_iter().filter_map(measurement).collect()
-    }
 }
 
 #[cfg(test)]
@@ -155,17 +176,5 @@ mod tests {
         let figures = window.figures();
         assert_eq!(window.records, 2);
         assert!(figures[&Metric::MibPerSecond] <= 2.0 / 0.01 && figures[&Metric::MibPerSecond] > 1.0);
-    }
-
-    #[test]
-    fn a_case_is_the_medians_of_its_rounds_and_the_worst_of_its_worst() {
-        let figures = |p99, max| Figures::from([(Metric::P99, p99), (Metric::Max, max)]);
-        let mut rounds = Rounds::default();
-        rounds.add(figures(3.0, 90.0), figures(1.0, 10.0));
-        rounds.add(figures(30.0, 40.0), figures(2.0, 20.0));
-        rounds.add(figures(4.0, 50.0), figures(9.0, 30.0));
-        let measured = rounds.measurements("read-cold", "1 reader");
-        let told: Vec<_> = measured.iter().map(|m| (m.metric, m.value, m.ceiling)).collect();
-        assert_eq!(told, [(Metric::P99, 4.0, Some(2.0)), (Metric::Max, 90.0, Some(30.0))]);
     }
 }

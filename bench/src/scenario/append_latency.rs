@@ -6,10 +6,10 @@
 use super::{Context, Scenario};
 use crate::ceiling::AppendCeiling;
 use crate::error::BenchError;
-use crate::metrics::Measurement;
 use crate::noise::noise;
+use crate::rounds::{Outcome, Rounds};
 use crate::subject::{Subject, config};
-use crate::window::{Rounds, Window};
+use crate::window::{Figures, Window};
 use std::time::{Duration, Instant};
 
 pub const ABOUT: &str = "one producer, one record per batch, each durable before the next";
@@ -27,15 +27,11 @@ pub const CASES: [Case; 4] = [
     Case { name: "64 KiB", record_bytes: 64 << 10 },
 ];
 
-pub fn run(context: &Context<'_>) -> Result<Vec<Measurement>, BenchError> {
-    let mut measured = Vec::new();
-    for case in &CASES {
-        measured.extend(run_case(context, case)?);
-    }
-    Ok(measured)
+pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
+    CASES.iter().map(|case| run_case(context, case)).collect()
 }
 
-fn run_case(context: &Context<'_>, case: &Case) -> Result<Vec<Measurement>, BenchError> {
+fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     let scenario = Scenario::AppendLatency;
     context.preparing(scenario, case.name);
     let directory = context.subdirectory(format!("append-latency-{}", case.record_bytes))?;
@@ -54,34 +50,32 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Vec<Measurement>, Benc
         let store = append_for(context, &subject, &value, window)?;
         context.settle()?;
         let bare = ceiling.window(window, context.interrupt)?;
-        rounds.add(store.figures(), bare.figures());
+        rounds.store(&store, Figures::new());
+        rounds.ceiling(&bare, Figures::new());
     }
     subject.close()?;
     context.progress.step();
-    Ok(rounds.measurements(scenario.name(), case.name))
+    Ok(rounds.outcome(scenario.name(), case.name))
 }
 
 /// Appends for so long.
 fn append_for(context: &Context<'_>, subject: &Subject, value: &[u8], time: Duration) -> Result<Window, BenchError> {
     let mut window = Window::new();
-    let done: Result<(), BenchError> = window.timed(|window| {
-        let before = subject.counters();
+    subject.timed(&mut window, |window| {
         let end = Instant::now() + time;
         loop {
             let started = Instant::now();
             if started >= end {
                 break;
             }
-            subject.append(value)?;
-            window.took(started.elapsed());
+            subject.lane().append(value)?;
+            let ended = Instant::now();
+            window.took_until(ended, ended - started);
             window.records += 1;
             context.interrupt.check()?;
         }
-        let after = subject.counters();
         window.bytes = window.records * value.len() as u64;
-        window.commits = after.commits - before.commits;
-        window.enters = after.enters - before.enters;
         Ok(())
-    });
-    done.map(|()| window)
+    })?;
+    Ok(window)
 }

@@ -1,14 +1,22 @@
 //! Scenarios: what is measured, and how much of it.
 
 mod append_latency;
+mod append_throughput;
+mod idle;
+mod many_logs;
+mod mixed;
+mod open_loop;
+mod paced;
 mod part;
+mod produce;
 mod read_cold;
+mod read_tail;
 mod recovery;
 
 use crate::error::{BenchError, io};
 use crate::interrupt::Interrupt;
-use crate::metrics::Measurement;
 use crate::progress::Progress;
+use crate::rounds::Outcome;
 use clap::ValueEnum;
 pub use part::Part;
 use std::path::{Path, PathBuf};
@@ -18,15 +26,30 @@ use std::time::{Duration, Instant};
 /// come to rest after the other side's window.
 const SETTLE: Duration = Duration::from_millis(250);
 
+/// The same where nothing is to be learnt from the figures.
+const SETTLE_OF_SMOKE: Duration = Duration::from_millis(20);
+
 /// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     /// One producer that waits for each record to be durable.
     AppendLatency,
+    /// Many appends in flight.
+    AppendThroughput,
+    /// Records by a schedule.
+    OpenLoop,
+    /// Rounds over many logs.
+    ManyLogs,
     /// Reading a log that is in no cache.
     ReadCold,
+    /// Reading at the end of a log that grows.
+    ReadTail,
+    /// Appends beside readers.
+    Mixed,
     /// Opening a store whose process was killed.
     Recovery,
+    /// A store with nothing to do.
+    Idle,
 }
 
 /// How large.
@@ -49,6 +72,8 @@ pub struct Plan {
     pub time: Duration,
     /// How often store and ceiling take turns.
     pub rounds: u32,
+    /// Whether only the core set is wanted.
+    pub core: bool,
 }
 
 impl Plan {
@@ -72,14 +97,35 @@ pub struct Context<'a> {
 
 impl Scenario {
     /// All of them, in the order in which they run.
-    pub const ALL: [Scenario; 3] = [Scenario::AppendLatency, Scenario::ReadCold, Scenario::Recovery];
+    pub const ALL: [Scenario; 9] = [
+        Scenario::AppendLatency,
+        Scenario::AppendThroughput,
+        Scenario::OpenLoop,
+        Scenario::ManyLogs,
+        Scenario::ReadCold,
+        Scenario::ReadTail,
+        Scenario::Mixed,
+        Scenario::Recovery,
+        Scenario::Idle,
+    ];
+
+    /// Whether a run without arguments has it.
+    pub fn is_core(self) -> bool {
+        !matches!(self, Scenario::OpenLoop | Scenario::Mixed)
+    }
 
     /// Its name in reports, targets and options.
     pub fn name(self) -> &'static str {
         match self {
             Scenario::AppendLatency => "append-latency",
+            Scenario::AppendThroughput => "append-throughput",
+            Scenario::OpenLoop => "open-loop",
+            Scenario::ManyLogs => "many-logs",
             Scenario::ReadCold => "read-cold",
+            Scenario::ReadTail => "read-tail",
+            Scenario::Mixed => "mixed",
             Scenario::Recovery => "recovery",
+            Scenario::Idle => "idle",
         }
     }
 
@@ -87,34 +133,56 @@ impl Scenario {
     pub fn about(self) -> &'static str {
         match self {
             Scenario::AppendLatency => append_latency::ABOUT,
+            Scenario::AppendThroughput => append_throughput::ABOUT,
+            Scenario::OpenLoop => open_loop::ABOUT,
+            Scenario::ManyLogs => many_logs::ABOUT,
             Scenario::ReadCold => read_cold::ABOUT,
+            Scenario::ReadTail => read_tail::ABOUT,
+            Scenario::Mixed => mixed::ABOUT,
             Scenario::Recovery => recovery::ABOUT,
+            Scenario::Idle => idle::ABOUT,
         }
     }
 
-    /// Its cases.
-    pub fn cases(self) -> Vec<&'static str> {
+    /// Its cases; with `core`, those of the core set.
+    pub fn cases(self, core: bool) -> Vec<&'static str> {
         match self {
             Scenario::AppendLatency => append_latency::CASES.iter().map(|case| case.name).collect(),
+            Scenario::AppendThroughput => append_throughput::CASES.iter().map(|case| case.name).collect(),
+            Scenario::OpenLoop => open_loop::CASES.iter().map(|case| case.name).collect(),
+            Scenario::ManyLogs => {
+                many_logs::CASES.iter().filter(|case| case.core || !core).map(|case| case.name).collect()
+            }
             Scenario::ReadCold => read_cold::CASES.iter().map(|case| case.name).collect(),
+            Scenario::ReadTail => vec![read_tail::CASE],
+            Scenario::Mixed => mixed::CASES.to_vec(),
             Scenario::Recovery => vec![recovery::CASE],
+            Scenario::Idle => vec![idle::CASE],
         }
     }
 
     /// How many steps of progress it takes: one per case and round, and one per case to prepare it.
     pub fn steps(self, plan: Plan) -> u64 {
-        self.cases().len() as u64 * (u64::from(plan.rounds) + 1)
+        // The cases of `mixed` are measured together.
+        let cases = if self == Scenario::Mixed { 1 } else { self.cases(plan.core).len() as u64 };
+        cases * (u64::from(plan.rounds) + 1)
     }
 
     /// Runs it.
     ///
     /// # Errors
     /// Whatever kept it from measuring everything.
-    pub fn run(self, context: &Context<'_>) -> Result<Vec<Measurement>, BenchError> {
+    pub fn run(self, context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
         match self {
             Scenario::AppendLatency => append_latency::run(context),
+            Scenario::AppendThroughput => append_throughput::run(context),
+            Scenario::OpenLoop => open_loop::run(context),
+            Scenario::ManyLogs => many_logs::run(context),
             Scenario::ReadCold => read_cold::run(context),
+            Scenario::ReadTail => read_tail::run(context),
+            Scenario::Mixed => mixed::run(context),
             Scenario::Recovery => recovery::run(context),
+            Scenario::Idle => idle::run(context),
         }
     }
 }
@@ -135,9 +203,19 @@ impl Context<'_> {
         Ok(path)
     }
 
+    /// Removes the directory of a case that is done: what comes next needs the room.
+    fn clear(&self, directory: &Path) -> Result<(), BenchError> {
+        std::fs::remove_dir_all(directory).map_err(io(format!("removing {}", directory.display())))
+    }
+
     /// Lets the machine come to rest.
     fn settle(&self) -> Result<(), BenchError> {
-        let end = Instant::now() + SETTLE;
+        self.rest(if self.plan.scale == Scale::Smoke { SETTLE_OF_SMOKE } else { SETTLE })
+    }
+
+    /// Does nothing for so long.
+    fn rest(&self, time: Duration) -> Result<(), BenchError> {
+        let end = Instant::now() + time;
         while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             self.interrupt.check()?;
             std::thread::sleep(left.min(Duration::from_millis(50)));
@@ -167,14 +245,17 @@ mod tests {
         for scenario in Scenario::ALL {
             let option = scenario.to_possible_value().expect("no scenario is hidden");
             assert_eq!(option.get_name(), scenario.name());
-            assert!(!scenario.cases().is_empty() && !scenario.about().is_empty());
+            assert!(!scenario.cases(true).is_empty() && !scenario.about().is_empty());
+            assert!(scenario.cases(true).iter().all(|case| scenario.cases(false).contains(case)));
         }
     }
 
     #[test]
     fn store_and_ceiling_share_the_time_of_a_case() {
-        let plan = Plan { scale: Scale::Normal, time: Duration::from_secs(20), rounds: 5 };
+        let plan = Plan { scale: Scale::Normal, time: Duration::from_secs(20), rounds: 5, core: false };
         assert_eq!(plan.window(), Duration::from_secs(2));
         assert_eq!(Scenario::AppendLatency.steps(plan), 24);
+        assert_eq!(Scenario::ManyLogs.steps(plan), 24);
+        assert_eq!(Scenario::ManyLogs.steps(Plan { core: true, ..plan }), 6);
     }
 }

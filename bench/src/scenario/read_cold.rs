@@ -6,11 +6,11 @@
 use super::{Context, Scale, Scenario};
 use crate::ceiling::ReadCeiling;
 use crate::error::BenchError;
-use crate::metrics::Measurement;
 use crate::noise::noise;
 use crate::place::drop_cached;
+use crate::rounds::{Outcome, Rounds};
 use crate::subject::{Subject, config};
-use crate::window::{Rounds, Window};
+use crate::window::{Figures, Window};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
@@ -32,26 +32,23 @@ const READ_BYTES: u64 = 1 << 20;
 /// In how many stretches a round goes through the data.
 const STRETCHES: u64 = 8;
 
-pub fn run(context: &Context<'_>) -> Result<Vec<Measurement>, BenchError> {
+pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
     let directory = context.subdirectory("read-cold".to_owned())?;
     let store = directory.join("store");
     let bytes: u64 = match context.plan.scale {
         Scale::Smoke => 32 << 20,
+        Scale::Normal if context.plan.core => 256 << 20,
         Scale::Normal => 512 << 20,
         Scale::Full => 2 << 30,
     };
     context.preparing(Scenario::ReadCold, CASES[0].name);
     let subject = Subject::open(config(&store))?;
-    subject.fill(&noise(RECORD_BYTES as usize), bytes / RECORD_BYTES, context.interrupt)?;
+    subject.lane().fill(&noise(RECORD_BYTES as usize), bytes / RECORD_BYTES, context.interrupt)?;
     subject.close()?;
-    let mut measured = Vec::new();
-    for case in &CASES {
-        measured.extend(run_case(context, case, &directory, bytes)?);
-    }
-    Ok(measured)
+    CASES.iter().map(|case| run_case(context, case, &directory, bytes)).collect()
 }
 
-fn run_case(context: &Context<'_>, case: &Case, directory: &Path, bytes: u64) -> Result<Vec<Measurement>, BenchError> {
+fn run_case(context: &Context<'_>, case: &Case, directory: &Path, bytes: u64) -> Result<Outcome, BenchError> {
     let scenario = Scenario::ReadCold;
     context.preparing(scenario, case.name);
     let shape = Shape { block: READ_BYTES as usize, depth: case.readers as usize };
@@ -71,11 +68,12 @@ fn run_case(context: &Context<'_>, case: &Case, directory: &Path, bytes: u64) ->
             let blocks: Vec<_> = parts(case.readers, stretch, bytes / READ_BYTES).collect();
             ceiling.stretch(&mut bare, in_turn(&blocks).map(|block| block * READ_BYTES))?;
         }
-        rounds.add(store.figures(), bare.figures());
+        rounds.store(&store, Figures::new());
+        rounds.ceiling(&bare, Figures::new());
     }
     subject.close()?;
     context.progress.step();
-    Ok(rounds.measurements(scenario.name(), case.name))
+    Ok(rounds.outcome(scenario.name(), case.name))
 }
 
 /// What each reader reads in this stretch: every reader has a region of its own, and goes through it stretch by stretch.
@@ -95,7 +93,7 @@ fn in_turn(ranges: &[Range<u64>]) -> impl Iterator<Item = u64> {
 
 /// Reads each range of records on a thread of its own; a single one on this thread.
 fn read_side_by_side(subject: &Subject, window: &mut Window, ranges: &[Range<u64>]) -> Result<(), BenchError> {
-    let mut windows: Vec<Window> = ranges.iter().map(|_| Window::new()).collect();
+    let mut windows: Vec<Window> = ranges.iter().map(|_| window.helper()).collect();
     window.timed(|_| match (windows.as_mut_slice(), ranges) {
         ([only], [range]) => read(subject, only, range),
         (windows, ranges) => std::thread::scope(|scope| {
@@ -113,8 +111,9 @@ fn read(subject: &Subject, window: &mut Window, records: &Range<u64>) -> Result<
     let mut next = records.start;
     while next < records.end {
         let started = Instant::now();
-        let read = subject.read(next, READ_BYTES as usize)?;
-        window.took(started.elapsed());
+        let read = subject.lane().read(next, READ_BYTES as usize)?;
+        let ended = Instant::now();
+        window.took_until(ended, ended - started);
         window.bytes += read.bytes;
         window.records += read.records;
         next = read.next;

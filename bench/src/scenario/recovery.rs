@@ -9,11 +9,12 @@ use crate::ceiling::ReadCeiling;
 use crate::error::{BenchError, io};
 use crate::host;
 use crate::interrupt::Interrupt;
-use crate::metrics::{Measurement, Metric};
+use crate::metrics::Metric;
 use crate::noise::noise;
 use crate::place::drop_cached;
+use crate::rounds::{Outcome, Rounds};
 use crate::subject::{Subject, config};
-use crate::window::{Figures, Rounds, Window, mib};
+use crate::window::{Figures, Window, mib};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub const CASE: &str = "unsealed";
 const RECORD_BYTES: u64 = 16 << 10;
 const READ: Shape = Shape { block: 1 << 20, depth: 4 };
 
-pub fn run(context: &Context<'_>) -> Result<Vec<Measurement>, BenchError> {
+pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
     let scenario = Scenario::Recovery;
     context.preparing(scenario, CASE);
     let root = context.subdirectory("recovery".to_owned())?.join("store");
@@ -43,10 +44,12 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Measurement>, BenchError> {
         context.settle()?;
         let mut child = ChildGuard::start("recovery-opener", &root, bytes)?;
         kill(&mut child.0)?;
-        rounds.add(child.1.figures(bytes), bare);
+        // One opening a round is no distribution: there are figures, and nothing to draw.
+        rounds.store(&Window::new(), child.1.figures(bytes));
+        rounds.ceiling(&Window::new(), bare);
     }
     context.progress.step();
-    Ok(rounds.measurements(scenario.name(), CASE))
+    Ok(vec![rounds.outcome(scenario.name(), CASE)])
 }
 
 fn unsealed_bytes(plan: Plan) -> u64 {
@@ -62,7 +65,7 @@ pub fn run_part(part: &Part) -> Result<(), BenchError> {
     match part {
         Part::RecoveryWriter { root, bytes } => {
             let subject = open(root, *bytes)?;
-            subject.fill(&noise(RECORD_BYTES as usize), bytes / RECORD_BYTES, &Interrupt::default())?;
+            subject.lane().fill(&noise(RECORD_BYTES as usize), bytes / RECORD_BYTES, &Interrupt::default())?;
             tell(&subject, 0)
         }
         Part::RecoveryOpener { root, bytes } => {
@@ -70,7 +73,7 @@ pub fn run_part(part: &Part) -> Result<(), BenchError> {
             let subject = open(root, *bytes)?;
             let open_ns = started.elapsed().as_nanos() as u64;
             // What was acknowledged before the kill must be there, or the time means nothing.
-            subject.read(bytes / RECORD_BYTES - 1, RECORD_BYTES as usize)?;
+            subject.lane().read(bytes / RECORD_BYTES - 1, RECORD_BYTES as usize)?;
             tell(&subject, open_ns)
         }
     }
