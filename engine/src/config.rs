@@ -115,6 +115,8 @@ pub struct Config {
     pub segment_max_age: Option<Duration>,
     /// How long a log rests before a mark tells recovery that all of it was durable. Default 100 ms.
     pub idle_mark_after: Duration,
+    /// Most bytes of files that a pin holds back from being removed. Default 16 GiB.
+    pub pin_bytes_max: u64,
     /// How long a log rests before the manifest knows it as clean: opening the store then looks at none of its files, and the first
     /// append after that costs a commit of the manifest. Default 60 s.
     pub idle_clean_after: Duration,
@@ -228,6 +230,7 @@ impl Config {
             tail_cache_bytes: 32 << 20,
             segment_max_age: Some(Duration::from_secs(7 * 24 * 3600)),
             idle_mark_after: Duration::from_millis(100),
+            pin_bytes_max: 16 << 30,
             idle_clean_after: Duration::from_secs(60),
             lock_wait: Duration::from_secs(30),
             #[cfg(feature = "simulation")]

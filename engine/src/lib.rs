@@ -22,12 +22,13 @@ mod store;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Codec, ForeignBatch, Header, Record, StoredBatch, StoredRecord};
 pub use config::{Config, DirectIo, Preallocate, SmallCommits, SyncMode};
-pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, ReadError};
+pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, ReadError, VerbError};
 pub use id::{LogId, Offset, RangeNumber, Topic};
 pub use log::shared::Bounds;
 pub use log::{Level, Receipt};
 pub use pending::Pending;
 pub use shard::OpenReport;
 pub use shard::command::ReadAnswer;
-pub use store::{Appending, Counters, Log, ReadOptions, Reading, Store};
+pub use shard::verb::{LogInfo, Rot, Sealed, SegmentInfo, SegmentState, Truncated, Verified};
+pub use store::{Appending, Asked, Counters, Inventory, Log, Pin, ReadOptions, Reading, Store};
 pub use strandline_disk::Capabilities;

@@ -3,6 +3,7 @@
 mod dormant;
 pub mod flight;
 pub mod locate;
+pub mod pins;
 pub mod shared;
 mod state;
 pub mod tail_cache;

@@ -1,5 +1,6 @@
 //! What callers see of a log without asking its shard: how far it has come, and what was appended last.
 
+use super::pins::Pins;
 use super::tail_cache::TailCache;
 use crate::batch::StoredBatch;
 use crate::id::{LogId, Offset};
@@ -30,6 +31,8 @@ pub struct Shared {
     moved: Event,
     /// What was appended last.
     pub tail: TailCache,
+    /// What the host holds back from being given up.
+    pub pins: Pins,
 }
 
 impl Shared {
@@ -44,6 +47,7 @@ impl Shared {
             open: AtomicBool::new(true),
             moved: Event::new(),
             tail: TailCache::default(),
+            pins: Pins::default(),
         }
     }
 

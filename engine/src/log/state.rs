@@ -142,6 +142,20 @@ pub struct Log<A> {
     pub marked_end: Offset,
     /// The store time of the last batch, wall ms.
     pub last_store_time_ms: u64,
+    /// How many batches were ever taken; those that are not in `queued` any more were staged or refused.
+    pub taken: u64,
+    /// Truncations that were asked for and not answered: offsets are not given meanwhile.
+    pub truncating: usize,
+    /// A truncation is at work.
+    pub epoch_is_rising: bool,
+    /// A verb is at work that changes the log's segments.
+    pub verb_at_work: bool,
+    /// Tasks in the background that will bring an edit of the manifest.
+    pub tasks: usize,
+    /// The host fenced it: it takes no appends, and may be repaired up to here.
+    pub fence: Option<Offset>,
+    /// It is gone; only its number is left.
+    pub deleted: bool,
     /// Batches that wait to be staged.
     pub queued: VecDeque<Queued<A>>,
     /// Payload bytes of those.
@@ -198,6 +212,13 @@ impl<A> Log<A> {
             durable_end: Offset(0),
             marked_end: Offset(0),
             last_store_time_ms: 0,
+            taken: 0,
+            truncating: 0,
+            epoch_is_rising: false,
+            verb_at_work: false,
+            tasks: 0,
+            fence: None,
+            deleted: false,
             queued: VecDeque::new(),
             queued_bytes: 0,
             flights: VecDeque::new(),

@@ -129,13 +129,14 @@ impl TailCache {
         gone.map_or(0, |chunk| bytes_of(&chunk.batches))
     }
 
-    /// Gives everything up: what was kept is no longer what the log holds.
-    pub fn clear(&self) -> usize {
-        let mut freed = 0;
+    /// Gives everything up: what was kept is no longer what the log holds. Gives how many bytes, in how many chunks, that was.
+    pub fn clear(&self) -> (usize, usize) {
+        let (mut bytes, mut chunks) = (0, 0);
         while self.oldest.load(Ordering::Relaxed) < self.next.load(Ordering::Relaxed) {
-            freed += self.evict();
+            bytes += self.evict();
+            chunks += 1;
         }
-        freed
+        (bytes, chunks)
     }
 
     /// Whole batches from `offset` on and below `end`, about `bytes` of them. `None` when the first one is not kept.
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(offsets(cache.read(Offset(3), Offset(1000), 10)), Some(vec![3]));
         assert_eq!(home.buffers.len(), 3);
         let held = cache.read(Offset(3), Offset(1000), 10).expect("kept");
-        assert!(cache.clear() > 0);
+        assert!(cache.clear().0 > 0);
         assert_eq!(held[0].payload(), [3; 10], "a reader keeps what it has");
         assert_eq!(offsets(cache.read(Offset(200), Offset(1000), 10)), None);
     }

@@ -3,6 +3,7 @@
 //! Lock-free: a hand-in is a push and a ring of the doorbell. Every group is answered exactly once, also when the manifest's shard
 //! ends: a group that nobody will ever take is answered [`ManifestError::Gone`].
 
+use crate::error::ManifestError;
 use crate::format::manifest::Edit;
 use crossbeam_queue::SegQueue;
 use futures_channel::oneshot;
@@ -10,31 +11,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use strandline_disk::{DiskError, Doorbell};
-
-/// An edit did not become durable.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ManifestError {
-    /// The disk failed; the manifest takes no edits until the store is opened again.
-    #[error("the manifest could not be written: {0}")]
-    Disk(DiskError),
-    /// An earlier write had failed; this edit did not touch the disk.
-    #[error("the manifest takes no edits since it could not be written: {0}")]
-    Latched(DiskError),
-    /// The snapshot does not fit a region any more.
-    #[error(
-        "the manifest needs {needed} bytes and a region has {room}: the size was set by manifest_bytes when the store was made"
-    )]
-    Full {
-        /// Bytes of the snapshot.
-        needed: u64,
-        /// Bytes of a region.
-        room: u64,
-    },
-    /// Nobody is left to write it. The edit may or may not have become durable.
-    #[error("the shard that keeps the manifest has ended: open the store again")]
-    Gone,
-}
+use strandline_disk::Doorbell;
 
 /// What a group of edits is answered.
 pub(super) type EditAnswer = Result<(), ManifestError>;

@@ -11,5 +11,6 @@ mod runtime;
 mod snapshot;
 pub mod state;
 
-pub use edits::{Edits, ManifestError};
+pub use crate::error::ManifestError;
+pub use edits::Edits;
 pub use runtime::{Manifest, ManifestCommit};

@@ -4,9 +4,10 @@
 //! manifest: nothing after it is acknowledged until the store is opened again.
 
 use super::copies::Copies;
-use super::edits::{EditAnswer, Edits, Inbox, ManifestError};
+use super::edits::{EditAnswer, Edits, Inbox};
 use super::page::{self, Page};
 use super::state::State;
+use crate::error::ManifestError;
 use crate::format::manifest::{self as format, Edit, FramePlace};
 use crate::id::StoreId;
 use crate::segment::tail::Tail;

@@ -29,6 +29,10 @@ pub struct Closed {
     pub opened_at_ms: u64,
     /// Whether it has its footer.
     pub sealed: bool,
+    /// Its bytes without header block, preallocation or padding to a block, once it is sealed.
+    pub logical_bytes: u64,
+    /// When it was sealed, wall ms; 0 before.
+    pub sealed_at_ms: u64,
     /// Its file and index, once it was opened.
     pub loaded: Option<Rc<Loaded>>,
 }

@@ -3,7 +3,9 @@
 pub mod active;
 mod chain;
 pub mod closed;
+pub mod cut;
 pub mod mend;
+pub mod rewrite;
 pub mod seal;
 pub mod survey;
 pub mod tail;

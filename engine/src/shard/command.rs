@@ -8,6 +8,7 @@ use crate::log::tail_cache::Home;
 use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Answer, Places, Unanswered};
 pub use crate::shard::read::ReadBatches;
+use crate::shard::verb::{LogInfo, Verb, Verdict};
 use crossbeam_queue::ArrayQueue;
 use event_listener::{Event, EventListener, IntoNotification};
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub enum Command {
         batch: Batch,
         /// How safe it is to be when it is answered.
         level: Level,
+        /// The offset that its first record must get: it was given by another replica.
+        expected: Option<Offset>,
         /// Who waits for it.
         answer: Answer<AppendAnswer>,
         /// Its share of the limits.
@@ -77,6 +80,38 @@ pub enum Command {
         now: bool,
         /// Who waits for it.
         answer: Answer<DurableAnswer>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Anything else about a log.
+    Verb {
+        /// The log.
+        log: LogNumber,
+        /// What.
+        verb: Verb,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Tell of every log.
+    Inventory {
+        /// Who waits for it.
+        answer: Answer<Verdict<Vec<LogInfo>>>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Remove a directory that belongs to no segment that the store knows.
+    DeleteDirectory {
+        /// Its name.
+        name: String,
+        /// Who waits for it.
+        answer: Answer<Verdict<()>>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// A pin was let go of.
+    Unpinned {
+        /// The log.
+        log: LogNumber,
         /// Its share of the limits.
         admitted: Admitted,
     },

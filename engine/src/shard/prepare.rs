@@ -93,7 +93,7 @@ impl<D: Disk> Shard<D> {
         let segment = SegmentId { log: log.id.clone(), seq };
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
         let (config, store, epoch) = (self.config.clone(), self.store, log.epoch);
-        self.spawn(async move {
+        self.spawn_background(number, async move {
             let plan = Plan { disk, config, store, epoch, making };
             Event::Prepared { log: number, result: plan.make(segment, edits).await }
         });

@@ -43,6 +43,7 @@ impl<D: Disk> Recovery<'_, D> {
     pub(super) async fn recover(&self, id: &LogId, record: &LogRecord) -> Recovered {
         let mut log = Log::empty(id.clone());
         (log.start, log.epoch) = (record.start, record.epoch);
+        log.fence = record.fence;
         // Also of segments that are gone: no number is used twice.
         log.next_seq = record.last_seq.map_or(Seq::new(0), Seq::next);
         log.end = record.start;
@@ -118,6 +119,7 @@ impl<D: Disk> Recovery<'_, D> {
             Stage::Prepared => {}
             Stage::Sealed { closing, .. } => {
                 (closed.end, closed.sealed) = (closing.end, true);
+                (closed.logical_bytes, closed.sealed_at_ms) = (closing.logical_bytes, closing.sealed_at_ms);
                 log.end = closing.end;
                 note_store_time(log, closing.last_store_time_ms);
                 log.closed.push_back(closed);
@@ -237,6 +239,8 @@ fn closed(id: &SegmentId, record: &SegmentRecord, opening: Opening) -> Closed {
         end: opening.base,
         opened_at_ms: opening.opened_at_ms,
         sealed: false,
+        logical_bytes: 0,
+        sealed_at_ms: 0,
         loaded: None,
     }
 }

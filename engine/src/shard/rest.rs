@@ -31,7 +31,7 @@ impl<D: Disk> Shard<D> {
         // From here on every write waits until the manifest has heard that the log is dirty again.
         log.clean = true;
         let durable = self.edits.submit(vec![edit]);
-        self.spawn(async move { Event::Announced { log: number, result: durable.await } });
+        self.spawn_background(number, async move { Event::Announced { log: number, result: durable.await } });
         true
     }
 
@@ -53,7 +53,7 @@ impl<D: Disk> Shard<D> {
         // Durable before the first write: a crash in between would hide what was written.
         let durable = self.edits.submit(vec![Edit::Dirty { log: log.id.clone() }]);
         let (disk, life) = (self.disk.clone(), self.life);
-        self.spawn(async move {
+        self.spawn_background(number, async move {
             let result = match durable.await {
                 Err(error) => Err(RouseError::Manifest(error)),
                 Ok(()) => match (&dormant, &closed) {
@@ -112,7 +112,7 @@ impl<D: Disk> Shard<D> {
                 }
                 sentences.iter().for_each(|sentence| tracing::error!("{sentence}"));
                 let durable = self.edits.submit(vec![edit]);
-                self.spawn(async move { Event::Announced { log: number, result: durable.await } });
+                self.spawn_background(number, async move { Event::Announced { log: number, result: durable.await } });
                 (None, successor)
             }
         };

@@ -164,7 +164,7 @@ fn is_old(opened_at_ms: u64, age: Option<Duration>, wall_ms: u64) -> bool {
 
 /// The full segment, as one that takes no more appends.
 fn close(full: Active, end: Offset) -> Closed {
-    let data_end = full.staged_end();
+    let (data_end, logical_bytes) = (full.staged_end(), full.logical_bytes());
     let size = full.size;
     Closed {
         id: full.id,
@@ -176,6 +176,8 @@ fn close(full: Active, end: Offset) -> Closed {
         end,
         opened_at_ms: full.opened_at_ms,
         sealed: false,
+        logical_bytes,
+        sealed_at_ms: 0,
         loaded: Some(Rc::new(Loaded {
             file: full.file,
             index: full.index,

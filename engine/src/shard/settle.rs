@@ -18,8 +18,9 @@ use strandline_disk::{Disk, DiskError, Position, Verb};
 
 impl<D: Disk> Shard<D> {
     /// Takes over one event.
-    pub(super) fn settle(&mut self, event: Event) {
+    pub(super) fn settle(&mut self, event: Event<D>) {
         self.heed_other_shards();
+        self.note_background(&event);
         match event {
             Event::Landed { landed, group } => self.settle_landed(landed, group),
             Event::Flushed { covered, barrier, result } => self.settle_flushed(covered, barrier, result),
@@ -37,6 +38,8 @@ impl<D: Disk> Shard<D> {
             Event::Prepared { log, result } => self.settle_prepared(log, result),
             Event::Sealed { log, segment, result } => self.settle_sealed(log, segment, result),
             Event::Announced { log, result } => self.note_manifest_failure(log, result),
+            Event::Answered { give } => give(),
+            Event::Verb { log, finish } => self.settle_verb(log, finish),
             Event::Roused { log, result } => self.settle_roused(log, result),
             Event::Read(read) => self.settle_read(*read),
             Event::LogMade { log, result } => self.settle_log_made(log, result),
@@ -52,6 +55,21 @@ impl<D: Disk> Shard<D> {
         };
         self.siblings.give_log_back();
         self.answer_makers(&log, Err(error));
+    }
+
+    /// Work in the background of a log has ended: a verb may have waited for that.
+    fn note_background(&mut self, event: &Event<D>) {
+        let number = match event {
+            Event::Prepared { log, .. }
+            | Event::Sealed { log, .. }
+            | Event::Announced { log, .. }
+            | Event::Roused { log, .. } => *log,
+            _ => return,
+        };
+        self.logs[number.0].tasks -= 1;
+        if self.verbs.contains_key(&number) {
+            self.list(number);
+        }
     }
 
     fn settle_landed(&mut self, landed: Landed, group: Option<u64>) {
@@ -171,6 +189,9 @@ impl<D: Disk> Shard<D> {
         }
         self.answer_waiting(number);
         self.announce(number);
+        if self.verbs.contains_key(&number) {
+            self.list(number);
+        }
         if self.logs[number.0].queued.is_empty() {
             self.let_rest(number);
         } else {
@@ -245,6 +266,17 @@ impl<D: Disk> Shard<D> {
             if self.logs[number.0].is_exposed() {
                 self.latch_exposed(number, source);
             }
+        }
+    }
+
+    /// Latches a log whose files are no longer what it takes them for.
+    pub(super) fn latch_now(&mut self, number: LogNumber, source: &DiskError) {
+        let log = &self.logs[number.0];
+        let head = log.active.as_ref().map(|active| (active.id.clone(), active.durable_end()));
+        let head = head.or_else(|| log.closed.back().map(|closed| (closed.id.clone(), Position(0))));
+        if let Some((segment, position)) = head {
+            self.latch(number, Latch { segment, position, source: source.clone() });
+            self.fail_exposed(number);
         }
     }
 
@@ -341,7 +373,7 @@ impl<D: Disk> Shard<D> {
         active.announced = true;
         let edit = Edit::Live { segment: active.id.clone(), base: active.base, opened_at_ms: active.opened_at_ms };
         let durable = self.edits.submit(vec![edit]);
-        self.spawn(async move { Event::Announced { log: number, result: durable.await } });
+        self.spawn_background(number, async move { Event::Announced { log: number, result: durable.await } });
         self.prepare_ahead(number);
     }
 
@@ -404,26 +436,30 @@ impl<D: Disk> Shard<D> {
             sealed_at_ms: footer.sealed_at_ms,
         };
         // The manifest can seal only what it knows to be live: that edit was handed in when the segment's first commit was settled.
-        self.spawn(async move {
+        self.spawn_background(number, async move {
             let result = match seal::seal(&disk, &loaded.file, size, &loaded.index, footer).await {
-                Ok(()) => edits.submit(vec![edit]).await,
+                Ok(()) => edits.submit(vec![edit]).await.map(|()| footer.sealed_at_ms),
                 Err(source) => Err(ManifestError::Disk(source)),
             };
             Event::Sealed { log: number, segment, result }
         });
     }
 
-    fn settle_sealed(&mut self, number: LogNumber, segment: Seq, result: Result<(), ManifestError>) {
+    fn settle_sealed(&mut self, number: LogNumber, segment: Seq, result: Result<u64, ManifestError>) {
         let log = &mut self.logs[number.0];
         let Some(closed) = log.closed.iter_mut().find(|closed| closed.id.seq == segment) else { return };
         match result {
-            Ok(()) => {
+            Ok(sealed_at_ms) => {
                 closed.sealed = true;
+                closed.sealed_at_ms = sealed_at_ms;
                 closed.loaded = None; // Opened again when it is read.
+                self.answer_sealings(number, segment, &Ok(()));
+                self.release_below_the_start(number);
             }
             Err(error) => {
                 // The data is durable and readable; the next open seals the segment.
                 tracing::warn!(segment = %closed.id, %error, "sealing failed");
+                self.answer_sealings(number, segment, &Err(error.clone().into()));
                 self.unclean.push(as_disk_error(&error));
                 self.latch_what_the_manifest_took_along(&error);
             }

@@ -11,9 +11,11 @@ use super::rouse::Roused;
 use super::siblings::Siblings;
 use super::tail_budget::TailBudget;
 use super::timers::{Timer, Timers};
+use super::verb::{Sealed, Verdict};
+use super::verbs::{Finish, Verbs};
 use super::woken::Woken;
 use crate::config::{CheckedConfig, SyncMode, sabotaged};
-use crate::error::{AppendError, CloseError, LogError};
+use crate::error::{AppendError, CloseError, LogError, ReadError};
 use crate::format::manifest::Edit;
 use crate::id::{Life, LogId, Offset, Seq, StoreId};
 use crate::log::{Level, Log, Queued, Receipt, Staged, Successor, Waiting};
@@ -43,7 +45,7 @@ const OFFSET_MAX: Offset = Offset(1 << 62);
 const COMMANDS_A_TURN: usize = 4_096;
 
 /// What comes back of a task.
-pub(super) enum Event {
+pub(super) enum Event<D: Disk> {
     Landed {
         landed: Landed,
         group: Option<u64>,
@@ -61,7 +63,7 @@ pub(super) enum Event {
     Sealed {
         log: LogNumber,
         segment: Seq,
-        result: Result<(), ManifestError>,
+        result: Result<u64, ManifestError>,
     },
     Announced {
         log: LogNumber,
@@ -77,6 +79,15 @@ pub(super) enum Event {
         log: LogNumber,
         result: Result<Option<Box<Roused>>, RouseError>,
     },
+    /// Something is ready to be answered.
+    Answered {
+        give: Box<dyn FnOnce()>,
+    },
+    /// The part of a verb that waits for the disk is done.
+    Verb {
+        log: LogNumber,
+        finish: Finish<D>,
+    },
     /// Released files were removed, as far as that went.
     Removed(Result<(), ManifestError>),
 }
@@ -90,7 +101,7 @@ pub enum Turned {
     Closed,
 }
 
-type Task = Pin<Box<dyn Future<Output = Event>>>;
+type Task<D> = Pin<Box<dyn Future<Output = Event<D>>>>;
 
 /// One thread's worth of logs on one disk.
 pub struct Shard<D: Disk> {
@@ -129,6 +140,10 @@ pub struct Shard<D: Disk> {
     /// What all shards share, and how many of the failed flushes this one has heeded.
     pub(super) siblings: Arc<Siblings>,
     pub(super) seen_failures: u64,
+    /// Verbs that wait for their turn.
+    pub(super) verbs: Verbs,
+    /// Who waits for a segment to be sealed.
+    pub(super) sealings: BTreeMap<(LogNumber, Seq), Vec<(u64, Answer<Verdict<Sealed>>)>>,
     /// What the tail caches take.
     pub(super) tail_budget: TailBudget,
     /// Empty lists, used again.
@@ -146,7 +161,7 @@ pub struct Shard<D: Disk> {
     /// What could not be done cleanly, for the answer to `close`.
     pub(super) unclean: Vec<DiskError>,
     pub(super) now: Now,
-    tasks: FuturesUnordered<Task>,
+    tasks: FuturesUnordered<Task<D>>,
     woken: Arc<Woken>,
     pub(super) closing: Option<Answer<Result<(), CloseError>>>,
 }
@@ -193,6 +208,8 @@ impl<D: Disk> Shard<D> {
             barrier_in_flight: false,
             siblings,
             seen_failures: 0,
+            verbs: Verbs::new(),
+            sealings: BTreeMap::new(),
             tail_budget,
             spare_lists: Vec::new(),
             answers: Vec::new(),
@@ -296,9 +313,15 @@ impl<D: Disk> Shard<D> {
         self.manifest.as_ref().is_some_and(|manifest| manifest.is_busy() && !manifest.is_committing())
     }
 
-    pub(super) fn spawn(&mut self, task: impl Future<Output = Event> + 'static) {
+    pub(super) fn spawn(&mut self, task: impl Future<Output = Event<D>> + 'static) {
         self.tasks.push(Box::pin(task));
         self.woken.set();
+    }
+
+    /// As `spawn`, for work that will change what the manifest says of a log: verbs wait for its end.
+    pub(super) fn spawn_background(&mut self, number: LogNumber, task: impl Future<Output = Event<D>> + 'static) {
+        self.logs[number.0].tasks += 1;
+        self.spawn(task);
     }
 
     /// Puts a log on the list of those that have something to stage.
@@ -314,15 +337,30 @@ impl<D: Disk> Shard<D> {
         for _ in 0..COMMANDS_A_TURN {
             let Some(command) = self.queue.pop() else { return };
             match command {
-                Command::Append { log, batch, level, answer, admitted } => {
-                    self.receive_append(log, batch, level, answer, admitted);
+                Command::Append { log, batch, level, expected, answer, admitted } => {
+                    self.receive_append(log, batch, (level, expected), answer, admitted);
                 }
                 Command::Read { log, offset, bytes, past_durable, answer, admitted } => {
                     assert!(!sabotaged!(self.config, PanicOnRead), "a deliberate panic");
+                    if self.logs[log.0].deleted {
+                        let error = ReadError::Deleted { log: self.logs[log.0].id.clone() };
+                        admitted.answer(answer, Err(error));
+                        continue;
+                    }
                     self.start_read(log, offset, bytes, past_durable, (answer, admitted));
                 }
                 Command::UntilDurable { log, receipt, now, answer, admitted } => {
                     self.wait_until_durable(log, receipt, now, answer, admitted);
+                }
+                Command::Verb { log, verb, admitted } => self.receive_verb(log, verb, admitted),
+                Command::Inventory { answer, admitted } => admitted.answer(answer, Ok(self.inventory())),
+                Command::DeleteDirectory { name, answer, admitted } => {
+                    drop(admitted);
+                    self.delete_directory(name, answer);
+                }
+                Command::Unpinned { log, admitted } => {
+                    drop(admitted);
+                    self.release_below_the_start(log);
                 }
                 Command::OpenLog { log, answer, admitted } => {
                     drop(admitted); // Whoever has the answer finds the room.
@@ -337,17 +375,13 @@ impl<D: Disk> Shard<D> {
         &mut self,
         number: LogNumber,
         batch: crate::batch::Batch,
-        level: Level,
+        (level, expected): (Level, Option<Offset>),
         answer: Answer<super::command::AppendAnswer>,
         admitted: Admitted,
     ) {
         let wall_ms = self.now.wall_ms;
         let log = &mut self.logs[number.0];
-        if log.end > OFFSET_MAX {
-            return admitted.answer(answer, Err(AppendError::Exhausted { log: log.id.clone(), what: "offsets" }));
-        }
-        if let Some(latch) = &log.latch {
-            let error = AppendError::Latched { log: log.id.clone(), latch: latch.clone() };
+        if let Some(error) = refusal(log, expected, batch.record_count()) {
             return admitted.answer(answer, Err(error));
         }
         let rolls = log.stamps_lie_ahead(wall_ms);
@@ -360,6 +394,7 @@ impl<D: Disk> Shard<D> {
         log.end = end;
         log.last_store_time_ms = store_time_ms;
         log.queued_bytes += batch.payload().len();
+        log.taken += 1;
         let answer = match level {
             Level::Accepted => {
                 self.must_hear = true; // Who is answered this soon does not wait for a commit to end.
@@ -516,7 +551,9 @@ impl<D: Disk> Shard<D> {
                 || !log.queued.is_empty()
                 || log.wants_mark()
         };
-        let waiting = self.logs.iter().any(works) || !self.flush_list.is_empty();
+        let waiting = self.logs.iter().any(works)
+            || !self.flush_list.is_empty()
+            || self.verbs.values().any(|verbs| !verbs.is_empty());
         let manifest_is_busy = self.manifest.as_ref().is_some_and(Manifest::is_busy);
         if waiting || !self.tasks.is_empty() || manifest_is_busy || !self.queue.is_empty() {
             return false;
@@ -554,6 +591,32 @@ impl<D: Disk> Drop for Shard<D> {
     fn drop(&mut self) {
         // Whoever holds a log asks from now on, and is told.
         self.logs.iter().for_each(|log| log.shared.close());
+    }
+}
+
+/// Why a log does not take an append now.
+fn refusal(log: &Log<Admitted>, expected: Option<Offset>, records: u32) -> Option<AppendError> {
+    let id = || log.id.clone();
+    if log.deleted {
+        return Some(AppendError::Deleted { log: id() });
+    }
+    if log.end > OFFSET_MAX {
+        return Some(AppendError::Exhausted { log: id(), what: "offsets" });
+    }
+    if let Some(latch) = &log.latch {
+        return Some(AppendError::Latched { log: id(), latch: latch.clone() });
+    }
+    if log.truncating > 0 || log.verb_at_work && log.epoch_is_rising {
+        return Some(AppendError::Truncating { log: id() });
+    }
+    if let Some(until) = log.fence
+        && (expected.is_none() || log.end.plus(u64::from(records)) > until)
+    {
+        return Some(AppendError::Fenced { log: id(), until });
+    }
+    match expected {
+        Some(expected) if expected != log.end => Some(AppendError::OutOfSync { log: id(), expected, end: log.end }),
+        _ => None,
     }
 }
 

@@ -49,6 +49,9 @@ impl<D: Disk> Shard<D> {
     }
 
     fn stage_log(&mut self, number: LogNumber) -> Result<Write, Hold> {
+        if self.do_verbs(number) {
+            return Err(Hold::Event);
+        }
         let log = &mut self.logs[number.0];
         if log.queued.is_empty() {
             return Err(Hold::Event);
@@ -97,7 +100,7 @@ impl<D: Disk> Shard<D> {
         let log = &self.logs[number.0];
         let Some(active) = &log.active else { return (0, 0) };
         let (mut appends, mut length) = (0, 0);
-        for queued in &log.queued {
+        for queued in log.queued.iter().take(self.before_the_next_verb(number)) {
             let more = length + total_length(queued.batch.payload().len());
             let over = active.buffer_bytes(more) > self.config.commit_bytes_max as usize;
             if appends > 0 && (over || queued.rolls || !active.has_room(more) || !active.may_fly(more)) {

@@ -57,8 +57,14 @@ impl TailBudget {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
+    /// All that was kept of a log is gone: so many bytes in so many commits.
+    pub(super) fn forget(&mut self, log: LogNumber, bytes: usize, commits: usize) {
+        self.freed(bytes);
+        self.gone(log, commits);
+    }
+
     /// The oldest `commits` of a log are gone already.
-    pub(super) fn gone(&mut self, log: LogNumber, commits: usize) {
+    fn gone(&mut self, log: LogNumber, commits: usize) {
         if self.stale.len() <= log.0 {
             self.stale.resize(log.0 + 1, 0);
         }

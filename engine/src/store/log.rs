@@ -29,11 +29,12 @@ pub struct ReadOptions {
 #[derive(Clone)]
 pub struct Log {
     id: LogId,
-    number: LogNumber,
+    pub(super) number: LogNumber,
     limits: BatchLimits,
     read_bytes_max: usize,
-    queue: Arc<Queue>,
-    shared: Arc<Shared>,
+    pub(super) pin_bytes_max: u64,
+    pub(super) queue: Arc<Queue>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for Log {
@@ -46,7 +47,15 @@ impl Log {
     pub(super) fn new(id: LogId, opened: OpenedLog, config: &CheckedConfig, queue: Arc<Queue>) -> Log {
         let OpenedLog { number, shared } = opened;
         let limits = BatchLimits { records_max: config.batch_records_max, bytes_max: config.batch_bytes_max };
-        Log { id, number, limits, read_bytes_max: config.read_bytes_max as usize, queue, shared }
+        Log {
+            id,
+            number,
+            limits,
+            read_bytes_max: config.read_bytes_max as usize,
+            pin_bytes_max: config.pin_bytes_max,
+            queue,
+            shared,
+        }
     }
 
     /// Which log it is.
@@ -76,13 +85,26 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub fn append_with(&self, batch: Batch, level: Level) -> Result<Appending, Overloaded> {
+        self.hand_over(batch, level, None)
+    }
+
+    /// Appends a batch that another replica has given its offsets: it must start exactly at `expected`, the end of this log. Taken by a
+    /// fenced log too, up to where it may be repaired.
+    ///
+    /// # Errors
+    /// As [`Log::append`]; [`AppendError::OutOfSync`] is the answer when the log ends elsewhere.
+    pub fn follow(&self, expected: Offset, batch: Batch) -> Result<Appending, Overloaded> {
+        self.hand_over(batch, Level::Durable, Some(expected))
+    }
+
+    fn hand_over(&self, batch: Batch, level: Level, expected: Option<Offset>) -> Result<Appending, Overloaded> {
         if let Some(error) = self.too_large(&batch) {
             return Ok(self.refused(error));
         }
         match self.queue.admit(batch.payload().len()) {
             Ok(admitted) => {
                 let (answer, pending) = self.queue.receipts.pair();
-                self.queue.push(Command::Append { log: self.number, batch, level, answer, admitted });
+                self.queue.push(Command::Append { log: self.number, batch, level, expected, answer, admitted });
                 Ok(pending)
             }
             Err(Refused::Closed) => Ok(self.refused(AppendError::Closed)),

@@ -4,6 +4,10 @@ mod log;
 mod serve;
 #[expect(clippy::module_inception, reason = "the noun of this file is the store")]
 mod store;
+mod topic;
+mod verbs;
 
 pub use log::{Appending, Log, ReadOptions, Reading};
 pub use store::{Counters, Store};
+pub use topic::Inventory;
+pub use verbs::{Asked, Pin};

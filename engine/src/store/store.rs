@@ -78,6 +78,15 @@ impl Store {
         Ok(Log::new(id, opened, &self.config, queue.clone()))
     }
 
+    pub(super) fn queues(&self) -> impl Iterator<Item = &Arc<Queue>> {
+        self.shards.iter().map(|shard| &shard.queue)
+    }
+
+    /// The queue of the shard that keeps the manifest.
+    pub(super) fn manifest_queue(&self) -> &Arc<Queue> {
+        &self.shards[0].queue
+    }
+
     fn queue_of(&self, log: &LogId) -> &Arc<Queue> {
         &self.shards[shard_of(log, self.shards.len())].queue
     }

@@ -153,7 +153,7 @@ impl Running {
             Err(Refused::Overloaded(..) | Refused::Closed) => return false,
         };
         let (answer, pending) = pair();
-        self.queue.push(Command::Append { log: self.numbers[&log], batch, level, answer, admitted });
+        self.queue.push(Command::Append { log: self.numbers[&log], batch, level, expected: None, answer, admitted });
         self.appends.push(AskedAppend { log, serial, answer: pending });
         true
     }

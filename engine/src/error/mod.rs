@@ -1,5 +1,11 @@
 //! What each verb may answer instead of doing it: one enum per verb, the cause kept, a sentence that says what to change.
 
+mod manifest;
+mod verb;
+
+pub use manifest::ManifestError;
+pub use verb::VerbError;
+
 use crate::batch::Batch;
 use crate::id::{LogId, Offset, SegmentId};
 use crate::pending::Unanswered;
@@ -171,6 +177,44 @@ pub enum AppendError {
         /// The limit.
         limit: usize,
     },
+    /// The host fenced the log.
+    #[error("log {log} is fenced: only repairs up to {until} are taken; end the fence, or append elsewhere")]
+    Fenced {
+        /// The log.
+        log: LogId,
+        /// How far it may be repaired.
+        until: Offset,
+    },
+    /// A replicated batch does not start where the log ends.
+    #[error("log {log} ends at {end}, and the batch starts at {expected}: {}", if expected < end { "truncate the log first" } else { "send what is between first" })]
+    OutOfSync {
+        /// The log.
+        log: LogId,
+        /// Where the batch is to start.
+        expected: Offset,
+        /// Where the log ends.
+        end: Offset,
+    },
+    /// The log is being truncated: offsets are not given meanwhile.
+    #[error("log {log} is being truncated: try again when that was answered")]
+    Truncating {
+        /// The log.
+        log: LogId,
+    },
+    /// The log was deleted.
+    #[error("log {log} was deleted")]
+    Deleted {
+        /// The log.
+        log: LogId,
+    },
+    /// The host does not let the next segment be made.
+    #[error("log {log}: the host refused to register the next segment: {reason}")]
+    Host {
+        /// The log.
+        log: LogId,
+        /// What it said.
+        reason: String,
+    },
     /// It was accepted, and could not be written: what came after it was refused too.
     #[error("log {log}: the append at offset {first} was accepted and then lost, with all behind it: append it again")]
     Lost {
@@ -244,6 +288,12 @@ pub enum ReadError {
         /// What the disk answered.
         source: DiskError,
     },
+    /// The log was deleted.
+    #[error("log {log} was deleted")]
+    Deleted {
+        /// The log.
+        log: LogId,
+    },
     /// Too much is outstanding.
     #[error("{outstanding} operations are waiting or in work, the limit is outstanding_max = {limit}: try again")]
     Overloaded {
@@ -268,6 +318,12 @@ pub enum LogError {
     TooManyLogs {
         /// The limit.
         limit: usize,
+    },
+    /// A topic has no range of such a number.
+    #[error("a topic has at most 2^31 ranges, not {ranges}")]
+    TooManyRanges {
+        /// How many were asked for.
+        ranges: u32,
     },
     /// The manifest could not be written.
     #[error("the manifest could not be written: {0}; open the store again")]

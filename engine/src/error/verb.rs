@@ -1,0 +1,119 @@
+//! What a verb of a replica, or of an operator, answers instead of doing what was asked.
+
+use super::{Latch, ManifestError};
+use crate::id::{LogId, Offset, SegmentId};
+use crate::pending::Unanswered;
+use strandline_disk::{DiskError, Position};
+
+/// A verb on a log or on one of its segments was not done, and says why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VerbError {
+    /// The log was deleted, or never made.
+    #[error("there is no log {log}")]
+    NoSuchLog {
+        /// The log.
+        log: LogId,
+    },
+    /// The log holds no such segment.
+    #[error("log {} holds no segment {segment}", segment.log)]
+    NoSuchSegment {
+        /// The segment.
+        segment: SegmentId,
+    },
+    /// The offset is not in the log.
+    #[error("log {log} holds offsets {start} to {end}, not {requested}")]
+    OutOfRange {
+        /// The log.
+        log: LogId,
+        /// What was asked for.
+        requested: Offset,
+        /// Its first offset.
+        start: Offset,
+        /// One past its last offset.
+        end: Offset,
+    },
+    /// Only the oldest segment of a log may be deleted: reads never meet a missing middle.
+    #[error("segment {segment} is not the oldest of its log, which is {oldest}: delete that one first")]
+    NotOldest {
+        /// What was to be deleted.
+        segment: SegmentId,
+        /// The oldest one.
+        oldest: SegmentId,
+    },
+    /// The segment still takes appends.
+    #[error("segment {segment} is not sealed: seal it first")]
+    NotSealed {
+        /// The segment.
+        segment: SegmentId,
+    },
+    /// What would have to be read does not verify.
+    #[error("segment {segment} is damaged at {position}: nothing was changed")]
+    Damaged {
+        /// The segment.
+        segment: SegmentId,
+        /// Where.
+        position: Position,
+    },
+    /// The name is that of a segment which the store knows.
+    #[error("directory {name:?} is that of segment {segment}, which the store knows: it is left alone")]
+    Known {
+        /// The directory.
+        name: String,
+        /// The segment.
+        segment: SegmentId,
+    },
+    /// The directory is not one that the store would have made, or holds what it would not.
+    #[error("directory {name:?} is left alone: {reason}")]
+    Foreign {
+        /// The directory.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An earlier write of the log failed.
+    #[error("log {log} takes no changes since segment {} failed at {} ({}): open the store again, or delete the log", latch.segment, latch.position, latch.source)]
+    Latched {
+        /// The log.
+        log: LogId,
+        /// What had failed, and where.
+        latch: Box<Latch>,
+    },
+    /// A pin would hold more than a host may hold.
+    #[error(
+        "a pin at {offset} would hold {bytes} bytes, the limit is pin_bytes_max = {limit}: pin later records or raise it"
+    )]
+    PinTooLarge {
+        /// From where it would hold.
+        offset: Offset,
+        /// How much that is.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The disk failed.
+    #[error("the disk failed: {0}")]
+    Disk(#[from] DiskError),
+    /// The manifest did not take the change.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// Too much is outstanding.
+    #[error("{outstanding} operations are waiting or in work, the limit is outstanding_max = {limit}: try again")]
+    Overloaded {
+        /// Operations outstanding.
+        outstanding: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The store is closed or closing.
+    #[error("the store is closed")]
+    Closed,
+    /// The shard's thread died; open the store again.
+    #[error("the shard's thread ended (a panic, or its ring failed): open the store again")]
+    ShardGone,
+}
+
+impl<T> Unanswered for Result<T, VerbError> {
+    fn unanswered() -> Self {
+        Err(VerbError::ShardGone)
+    }
+}

@@ -1,0 +1,150 @@
+//! Giving up: the start of a log is raised, its oldest segments go, or all of it does. The manifest durably knows before any byte goes.
+
+use super::command::LogNumber;
+use super::shard::Shard;
+use super::verb::Verdict;
+use super::verbs::Finish;
+use crate::error::{AppendError, VerbError};
+use crate::format::manifest::{Edit, ReleaseReason};
+use crate::id::{Generation, Offset, SegmentId, Seq, Uid};
+use crate::log::Successor;
+use crate::pending::Answer;
+use strandline_disk::Disk;
+
+impl<D: Disk> Shard<D> {
+    /// Raises the start of a log. What lies before it cannot be read from then on; whole segments of it go, unless a pin holds them.
+    pub(super) fn trim(&mut self, number: LogNumber, start: Offset, answer: Answer<Verdict<Offset>>) {
+        let log = &self.logs[number.0];
+        if start > log.durable_end {
+            let (log, start_of, end) = (log.id.clone(), log.start, log.durable_end);
+            return answer.give(Err(VerbError::OutOfRange { log, requested: start, start: start_of, end }));
+        }
+        if start <= log.start {
+            return answer.give(Ok(log.start));
+        }
+        let edit = Edit::StartOffset { log: log.id.clone(), start, epoch: log.epoch };
+        let durable = self.edits.submit(vec![edit]);
+        self.work(number, async move {
+            let result = durable.await;
+            Box::new(move |shard: &mut Shard<D>| {
+                let result = result.map_err(VerbError::from).map(|()| {
+                    let log = &mut shard.logs[number.0];
+                    log.start = start;
+                    log.show();
+                    shard.aheads[number.0] = super::ahead::Ahead::default();
+                    start
+                });
+                // The start is durable, so the caller may know; the bytes follow.
+                answer.give(result);
+                shard.release_below_the_start(number);
+            }) as Finish<D>
+        });
+    }
+
+    /// Gives up the sealed segments that lie before the start of their log and are not pinned, oldest first.
+    pub(super) fn release_below_the_start(&mut self, number: LogNumber) {
+        let log = &self.logs[number.0];
+        if log.verb_at_work || log.deleted {
+            return; // Looked at again when the verb is done.
+        }
+        let pinned = log.shared.pins.lowest();
+        let goes = |closed: &&crate::segment::closed::Closed| {
+            closed.sealed && closed.end <= log.start && pinned.is_none_or(|pinned| closed.end <= pinned)
+        };
+        let gone: Vec<(Seq, Uid, Generation)> =
+            log.closed.iter().take_while(goes).map(|closed| (closed.id.seq, closed.uid, closed.generation)).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let id = log.id.clone();
+        let edits = gone
+            .iter()
+            .map(|(seq, uid, generation)| released(&SegmentId { log: id.clone(), seq: *seq }, *uid, *generation));
+        let durable = self.edits.submit(edits.collect());
+        self.work(number, async move {
+            let result = durable.await;
+            Box::new(move |shard: &mut Shard<D>| match result {
+                Ok(()) => {
+                    let log = &mut shard.logs[number.0];
+                    log.closed.retain(|closed| !gone.iter().any(|(seq, ..)| *seq == closed.id.seq));
+                    shard.remove_files(number, gone);
+                }
+                // They stay where they are; the next trim tries again.
+                Err(error) => tracing::warn!(log = %shard.logs[number.0].id, %error, "segments could not be released"),
+            }) as Finish<D>
+        });
+    }
+
+    /// Gives up the oldest segment of a log, as a host's retention does. One that is gone already is no error.
+    pub(super) fn delete_segment(&mut self, number: LogNumber, seq: Seq, answer: Answer<Verdict<()>>) {
+        let log = &self.logs[number.0];
+        let segment = SegmentId { log: log.id.clone(), seq };
+        if log.active.as_ref().is_some_and(|active| active.id.seq == seq) {
+            return answer.give(Err(VerbError::NotSealed { segment }));
+        }
+        let Some(closed) = log.closed.iter().find(|closed| closed.id.seq == seq) else { return answer.give(Ok(())) };
+        if !closed.sealed {
+            return answer.give(Err(VerbError::NotSealed { segment }));
+        }
+        match log.closed.front() {
+            Some(oldest) if oldest.id.seq != seq => {
+                answer.give(Err(VerbError::NotOldest { segment, oldest: oldest.id.clone() }));
+            }
+            _ => {
+                let end = closed.end;
+                let (trimmed, pending) = crate::pending::pair();
+                pending.on_ready(move |result: Verdict<Offset>| answer.give(result.map(drop)));
+                self.trim(number, end, trimmed);
+            }
+        }
+    }
+
+    /// Gives up a log, with everything in it. Its number is not used again, and whoever holds it is told.
+    pub(super) fn delete_log(&mut self, number: LogNumber, answer: Answer<Verdict<()>>) {
+        let log = &self.logs[number.0];
+        let deleted = AppendError::Deleted { log: log.id.clone() };
+        let durable = self.edits.submit(vec![Edit::LogDeleted { log: log.id.clone() }]);
+        self.refuse_all(number, &deleted);
+        self.work(number, async move {
+            let result = durable.await;
+            Box::new(move |shard: &mut Shard<D>| {
+                if result.is_ok() {
+                    shard.forget_log(number);
+                }
+                answer.give(result.map_err(VerbError::from));
+            }) as Finish<D>
+        });
+    }
+
+    fn forget_log(&mut self, number: LogNumber) {
+        let log = &mut self.logs[number.0];
+        log.deleted = true;
+        log.shared.close();
+        let mut gone: Vec<(Seq, Uid, Generation)> =
+            log.closed.drain(..).map(|closed| (closed.id.seq, closed.uid, closed.generation)).collect();
+        gone.extend(log.active.take().map(|active| (active.id.seq, active.uid, active.generation)));
+        if let Successor::Ready(prepared) = std::mem::replace(&mut log.successor, Successor::None) {
+            gone.push((prepared.id.seq, prepared.uid, prepared.generation));
+        }
+        let ahead = log.dormant.take().and_then(|dormant| dormant.successor);
+        gone.extend(ahead.map(|file| (file.id.seq, file.uid, file.generation)));
+        let id = log.id.clone();
+        let (bytes, commits) = log.shared.tail.clear();
+        self.tail_budget.forget(number, bytes, commits);
+        self.aheads[number.0] = super::ahead::Ahead::default();
+        self.numbers.remove(&id);
+        self.siblings.give_log_back();
+        // Whoever waits for an append of his to become durable waits for nothing.
+        self.logs[number.0].losses.note(Offset(0));
+        self.answer_waiting(number);
+        self.remove_files(number, gone);
+        let refused = AppendError::Deleted { log: id.clone() };
+        self.refuse_all(number, &refused);
+        self.refuse_verbs(number, &VerbError::NoSuchLog { log: id });
+    }
+}
+
+fn released(segment: &SegmentId, uid: Uid, generation: Generation) -> Edit {
+    let (segment, reason) = (segment.clone(), ReleaseReason::Expired);
+    Edit::Released { segment, uid, generation, reason, hold_until_ms: 0 }
+}

@@ -1,0 +1,69 @@
+//! Strays: a directory that belongs to no segment that the store knows is removed when somebody says so. Only what the store itself
+//! would have put into it goes with it; anything else stops it.
+
+use super::shard::{Event, Shard};
+use super::verb::Verdict;
+use crate::error::VerbError;
+use crate::id::SegmentId;
+use crate::layout;
+use crate::pending::Answer;
+use strandline_disk::{Disk, EntryKind, Name, transfer};
+
+impl<D: Disk> Shard<D> {
+    /// Removes a directory below the root. Asked of the shard that keeps the manifest.
+    pub(super) fn delete_directory(&mut self, name: String, answer: Answer<Verdict<()>>) {
+        let foreign = |reason: &str| VerbError::Foreign { name: name.clone(), reason: reason.to_owned() };
+        let readings = layout::candidate_ids(&name);
+        let known = readings.iter().find(|id| self.knows(id)).cloned();
+        let checked = match (known, Name::new(&name)) {
+            (Some(segment), _) => Err(VerbError::Known { name: name.clone(), segment }),
+            (None, _) if readings.is_empty() => Err(foreign("its name is not that of a segment")),
+            (None, Err(_)) => Err(foreign("its name is not one of a directory here")),
+            (None, Ok(plain)) => Ok(plain),
+        };
+        match checked {
+            Err(error) => answer.give(Err(error)),
+            Ok(plain) => {
+                let disk = self.disk.clone();
+                self.spawn(async move { Event::Answered { give: give(answer, remove(&disk, &plain, &name).await) } });
+            }
+        }
+    }
+
+    fn knows(&self, id: &SegmentId) -> bool {
+        let Some(manifest) = &self.manifest else { return true };
+        let state = manifest.state();
+        let listed = state.logs.get(&id.log).is_some_and(|log| log.segments.contains_key(&id.seq));
+        listed || state.released.values().any(|released| released.segment == *id)
+    }
+}
+
+fn give(answer: Answer<Verdict<()>>, result: Verdict<()>) -> Box<dyn FnOnce()> {
+    Box::new(move || answer.give(result))
+}
+
+async fn remove<D: Disk>(disk: &D, plain: &Name, name: &str) -> Verdict<()> {
+    let root = disk.root();
+    let directory = match transfer::open_directory(disk, &root, plain).await {
+        Err(error) if error.is_absent() => return Ok(()), // It is gone, as was wanted.
+        opened => opened?,
+    };
+    let entries = disk.list(&directory)?;
+    let ours = |entry: &&strandline_disk::Entry| {
+        let text = entry.name.to_str().unwrap_or_default();
+        let is_ours = layout::data_file_generation(text).is_some() || layout::torn_file_life(text).is_some();
+        entry.kind == EntryKind::File && is_ours
+    };
+    if let Some(other) = entries.iter().find(|entry| !ours(entry)) {
+        let reason = format!("it holds {:?}, which no segment has", other.name);
+        return Err(VerbError::Foreign { name: name.to_owned(), reason });
+    }
+    for entry in &entries {
+        let file = entry.name.to_str().and_then(|name| Name::new(name).ok());
+        if let Some(file) = file {
+            transfer::unlink(disk, &directory, &file).await?;
+        }
+    }
+    transfer::remove_directory(disk, &root, plain).await?;
+    Ok(transfer::sync_directory(disk, &root).await?)
+}

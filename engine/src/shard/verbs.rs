@@ -1,0 +1,198 @@
+//! Verbs in their turn: each waits for what was asked of its log before it, and for what is in the background; then it is done alone.
+
+use super::command::{Admitted, LogNumber};
+use super::shard::Shard;
+use super::verb::{SegmentState, Verb};
+use crate::error::{AppendError, VerbError};
+use crate::format::manifest::Edit;
+use crate::log::{Log, Successor};
+use crate::pending::Answer;
+use std::collections::{BTreeMap, VecDeque};
+use strandline_disk::Disk;
+
+/// A verb that waits for its turn.
+pub(super) struct WaitingVerb {
+    /// So many batches had been taken before it.
+    pub(super) after: u64,
+    pub(super) verb: Verb,
+    /// Its share of the limits, until it is answered.
+    pub(super) admitted: Admitted,
+}
+
+/// The verbs that wait, by log.
+pub(super) type Verbs = BTreeMap<LogNumber, VecDeque<WaitingVerb>>;
+
+impl<D: Disk> Shard<D> {
+    /// Takes a verb.
+    pub(super) fn receive_verb(&mut self, number: LogNumber, verb: Verb, admitted: Admitted) {
+        let log = &mut self.logs[number.0];
+        log.truncating += usize::from(verb.drops());
+        let after = log.taken;
+        self.verbs.entry(number).or_default().push_back(WaitingVerb { after, verb, admitted });
+        self.list(number);
+    }
+
+    /// How many of the batches that wait come before the next verb of this log.
+    pub(super) fn before_the_next_verb(&self, number: LogNumber) -> usize {
+        let log = &self.logs[number.0];
+        let Some(next) = self.verbs.get(&number).and_then(VecDeque::front) else { return usize::MAX };
+        next.after.saturating_sub(log.taken - log.queued.len() as u64) as usize
+    }
+
+    /// Does the next verb of a log when its turn has come. True while one is at work or due: nothing else of the log is staged then.
+    pub(super) fn do_verbs(&mut self, number: LogNumber) -> bool {
+        loop {
+            let log = &self.logs[number.0];
+            if log.verb_at_work {
+                return true;
+            }
+            if self.verbs.get(&number).is_none_or(VecDeque::is_empty) || self.before_the_next_verb(number) > 0 {
+                return false;
+            }
+            if !self.is_ready_for_a_verb(number) {
+                return true; // What it waits for lists the log again.
+            }
+            let Some(WaitingVerb { verb, admitted, .. }) = self.verbs.get_mut(&number).and_then(VecDeque::pop_front)
+            else {
+                return false;
+            };
+            self.logs[number.0].truncating -= usize::from(verb.drops());
+            // Whoever has the answer finds the room.
+            drop(admitted);
+            self.do_verb(number, verb);
+        }
+    }
+
+    /// Whether all before the next verb is durable and nothing in the background changes the log's segments. What is missing is asked
+    /// for.
+    fn is_ready_for_a_verb(&mut self, number: LogNumber) -> bool {
+        let Some(next) = self.verbs.get(&number).and_then(VecDeque::front) else { return false };
+        let needs_the_head = next.verb.needs_the_head();
+        let log = &self.logs[number.0];
+        if let Successor::Making(making) = &log.successor {
+            making.hurry();
+        }
+        if log.tasks > 0 || log.flushing || !log.flights.is_empty() {
+            return false;
+        }
+        if log.latch.is_some() || log.deleted {
+            return true;
+        }
+        if !log.is_settled() {
+            self.want_flush(number);
+            return false;
+        }
+        if needs_the_head && self.rests(number) {
+            self.rouse(number);
+            return false;
+        }
+        true
+    }
+
+    fn do_verb(&mut self, number: LogNumber, verb: Verb) {
+        let log = &self.logs[number.0];
+        if log.deleted {
+            return match verb {
+                Verb::Delete { answer } => answer.give(Ok(())), // It is gone, as was wanted.
+                verb => verb.refuse(VerbError::NoSuchLog { log: log.id.clone() }),
+            };
+        }
+        if let Some(latch) = log.latch.clone().filter(|_| !verb.suits_a_failed_log()) {
+            return verb.refuse(VerbError::Latched { log: log.id.clone(), latch });
+        }
+        match verb {
+            Verb::Fence { until, answer } => self.fence(number, Some(until.unwrap_or(log.end).max(log.end)), answer),
+            Verb::Unfence { answer } => self.unfence(number, answer),
+            Verb::Seal { at: None, answer } => self.seal_head(number, 0, answer),
+            Verb::Seal { at: Some(end), answer } => self.seal_at(number, end, answer),
+            Verb::Truncate { end, answer } => self.truncate(number, end, answer),
+            Verb::Trim { start, answer } => self.trim(number, start, answer),
+            Verb::DeleteSegment { seq, answer } => self.delete_segment(number, seq, answer),
+            Verb::Delete { answer } => self.delete_log(number, answer),
+            Verb::Stats { answer } => answer.give(Ok(self.info(number))),
+            Verb::Verify { seq, answer } => self.verify(number, seq, answer),
+            Verb::RebuildIndex { seq, answer } => self.rebuild_index(number, seq, answer),
+        }
+    }
+
+    fn fence(
+        &mut self,
+        number: LogNumber,
+        until: Option<crate::id::Offset>,
+        answer: Answer<super::verb::Verdict<crate::id::Offset>>,
+    ) {
+        let log = self.logs[number.0].id.clone();
+        let durable = self.edits.submit(vec![Edit::LogFenced { log, until }]);
+        self.work(number, async move {
+            // Durable before it is answered: a log that was fenced takes no append after a restart either.
+            let result = durable.await;
+            Box::new(move |shard: &mut Shard<D>| {
+                let result = result.map_err(VerbError::from);
+                if result.is_ok() {
+                    shard.logs[number.0].fence = until;
+                    shard.refuse_what_is_fenced(number);
+                }
+                answer.give(result.map(|()| until.unwrap_or_default()));
+            }) as Finish<D>
+        });
+    }
+
+    fn unfence(&mut self, number: LogNumber, answer: Answer<super::verb::Verdict<()>>) {
+        let log = self.logs[number.0].id.clone();
+        let durable = self.edits.submit(vec![Edit::LogFenced { log, until: None }]);
+        self.work(number, async move {
+            let result = durable.await;
+            Box::new(move |shard: &mut Shard<D>| {
+                if result.is_ok() {
+                    shard.logs[number.0].fence = None;
+                }
+                answer.give(result.map_err(VerbError::from));
+            }) as Finish<D>
+        });
+    }
+
+    /// What waits was taken before the fence was durable.
+    fn refuse_what_is_fenced(&mut self, number: LogNumber) {
+        let log = &self.logs[number.0];
+        if let Some(until) = log.fence {
+            let error = AppendError::Fenced { log: log.id.clone(), until };
+            self.refuse_all(number, &error);
+        }
+    }
+
+    /// Starts the part of a verb that waits for the disk. What it gives back is done in the shard's turn, and ends the verb.
+    pub(super) fn work(&mut self, number: LogNumber, task: impl Future<Output = Finish<D>> + 'static) {
+        self.logs[number.0].verb_at_work = true;
+        self.spawn(async move { super::shard::Event::Verb { log: number, finish: task.await } });
+    }
+
+    /// Ends a verb.
+    pub(super) fn settle_verb(&mut self, number: LogNumber, finish: Finish<D>) {
+        self.logs[number.0].verb_at_work = false;
+        finish(self);
+        self.list(number);
+    }
+
+    /// Answers everything that waits in a log that is going.
+    pub(super) fn refuse_verbs(&mut self, number: LogNumber, error: &VerbError) {
+        for WaitingVerb { verb, admitted, .. } in self.verbs.remove(&number).into_iter().flatten() {
+            drop(admitted);
+            verb.refuse(error.clone());
+        }
+    }
+}
+
+/// The end of a verb: what it came to is taken over, and its caller answered.
+pub(super) type Finish<D> = Box<dyn FnOnce(&mut Shard<D>)>;
+
+/// What state a closed segment is in.
+pub(super) fn state_of<A>(log: &Log<A>, closed: &crate::segment::closed::Closed) -> SegmentState {
+    let rests = log.dormant.as_ref().is_some_and(|dormant| dormant.seq == closed.id.seq);
+    let damaged = closed.loaded.as_ref().is_some_and(|loaded| !loaded.damage.is_empty());
+    match closed.sealed {
+        true => SegmentState::Sealed,
+        false if rests => SegmentState::Active,
+        false if damaged => SegmentState::Damaged,
+        false => SegmentState::Closed,
+    }
+}
