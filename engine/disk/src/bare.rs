@@ -1,12 +1,12 @@
-//! The bare ring: the least code that moves blocks of one file through io_uring. It is the ceiling that the benchmark
+//! The bare ring: the least code that moves blocks of files through io_uring. It is the ceiling that the benchmark
 //! holds the store against, in the same run and on the same file system.
 //!
-//! It owns one file, one buffer and one ring, and knows one block size and one depth. It is no [`crate::Disk`], and the
-//! engine never uses it: a transfer that comes back short is an error here.
+//! It owns its files (mostly one), one buffer and one ring, and knows one block size and one depth. It is no
+//! [`crate::Disk`], and the engine never uses it: a transfer that comes back short is an error here.
 //!
 //! Invariants, cited by the unsafe code:
-//! 1. **Outlived.** Buffer and file belong to the ring's owner, and a loop ends only when nothing is in flight. Should the
-//!    ring itself fail, the kernel still holds the registered pages and file until the last transfer has ended.
+//! 1. **Outlived.** Buffer and files belong to the ring's owner, and a loop ends only when nothing is in flight. Should the
+//!    ring itself fail, the kernel still holds the registered pages and files until the last transfer has ended.
 //! 2. **One operation per slot.** A slot's part of the buffer is given to the next operation only after the completion
 //!    of the one before it has been seen.
 
@@ -16,7 +16,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How a file is written whole before it is measured: in large pieces, two at a time.
@@ -44,11 +44,27 @@ pub struct Tally {
     pub enters: u64,
 }
 
-/// A ring, a file and a buffer, all registered. It is driven by the thread that made it.
+/// A block of one of the files.
+#[derive(Clone, Copy)]
+struct Spot {
+    file: u32,
+    position: u64,
+}
+
+/// When the thread looks at what has completed.
+#[derive(Clone, Copy)]
+enum Wake {
+    /// As soon as one transfer has.
+    First,
+    /// When all have: a round over many files pays for one wait.
+    All,
+}
+
+/// A ring, its files and a buffer, all registered. It is driven by the thread that made it.
 pub struct BareRing {
-    // Dropped first, so that nothing is in flight when file and buffer go.
+    // Dropped first, so that nothing is in flight when files and buffer go.
     ring: IoUring,
-    _file: OwnedFd,
+    files: Vec<OwnedFd>,
     buffer: Buffer,
     shape: Shape,
     path: String,
@@ -64,17 +80,39 @@ impl BareRing {
     /// # Errors
     /// What the ring or the file system answered. The file must not exist.
     pub fn create(path: &Path, length: u64, shape: Shape) -> Result<BareRing, DiskError> {
-        let at = |verb| move |errno| DiskError::new(verb, path.display().to_string(), errno);
-        let piece = FILL.block as u64;
-        let length = length.next_multiple_of(piece);
+        BareRing::create_many(&[path.to_owned()], length.next_multiple_of(FILL.block as u64), shape)
+    }
+
+    /// Makes a file at each of `paths` as [`BareRing::create`] makes one; `length` is a multiple of [`BLOCK`].
+    ///
+    /// # Errors
+    /// What the ring or the file system answered. None of the files may exist.
+    pub fn create_many(paths: &[PathBuf], length: u64, shape: Shape) -> Result<BareRing, DiskError> {
+        // In pieces as large as fit the length: a piece must not reach past the end.
+        let piece = (FILL.block as u64).min(1 << length.trailing_zeros());
         let access = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let mut fill = BareRing::over(path, access, FILL)?;
-        rustix::fs::fallocate(&fill._file, FallocateFlags::empty(), 0, length).map_err(at(Verb::Allocate))?;
-        fill.turn(Kind::Write { durable: false }, (0..length).step_by(FILL.block), |_| {})?;
+        let mut fill = BareRing::over(paths, access, Shape { block: piece as usize, ..FILL })?;
+        let at = |file: usize, verb| move |errno| DiskError::new(verb, paths[file].display().to_string(), errno);
+        for file in 0..paths.len() {
+            let allocated = rustix::fs::fallocate(&fill.files[file], FallocateFlags::empty(), 0, length);
+            allocated.map_err(at(file, Verb::Allocate))?;
+            let spots = (0..length).step_by(piece as usize).map(|position| Spot { file: file as u32, position });
+            fill.turn(Kind::Write { durable: false }, Wake::First, spots, |_| {})?;
+        }
         // Without it, the first durable write would pay for everything that was written here.
-        rustix::fs::fsync(&fill._file).map_err(at(Verb::Sync))?;
+        for (file, written) in fill.files.iter().enumerate() {
+            rustix::fs::fsync(written).map_err(at(file, Verb::Sync))?;
+        }
         drop(fill);
-        BareRing::over(path, OFlags::RDWR, shape)
+        BareRing::over(paths, OFlags::RDWR, shape)
+    }
+
+    /// Opens the file at `path`, which was written whole before, for reading and writing.
+    ///
+    /// # Errors
+    /// What the ring or the file system answered.
+    pub fn reopen(path: &Path, shape: Shape) -> Result<BareRing, DiskError> {
+        BareRing::over(&[path.to_owned()], OFlags::RDWR, shape)
     }
 
     /// Opens the file at `path` for reading, past the page cache where the file system allows it.
@@ -82,10 +120,10 @@ impl BareRing {
     /// # Errors
     /// What the ring or the file system answered.
     pub fn open(path: &Path, shape: Shape) -> Result<BareRing, DiskError> {
-        BareRing::over(path, OFlags::RDONLY, shape)
+        BareRing::over(&[path.to_owned()], OFlags::RDONLY, shape)
     }
 
-    /// Whether the file is read and written past the page cache.
+    /// Whether the files are read and written past the page cache.
     #[must_use]
     pub fn direct(&self) -> bool {
         self.direct
@@ -102,7 +140,18 @@ impl BareRing {
         positions: impl Iterator<Item = u64>,
         seen: impl FnMut(Duration),
     ) -> Result<Tally, DiskError> {
-        self.turn(Kind::Write { durable: true }, positions, seen)
+        self.turn(Kind::Write { durable: true }, Wake::First, of_one_file(positions), seen)
+    }
+
+    /// Writes the block at `position` of every file, as many at once as the depth allows; each on stable storage
+    /// (RWF_DSYNC) if `durable`, else only written.
+    ///
+    /// # Errors
+    /// The first transfer that failed or came back short, after all others have ended.
+    pub fn write_round(&mut self, position: u64, durable: bool) -> Result<Tally, DiskError> {
+        let files = self.files.len() as u32;
+        let spots = (0..files).map(|file| Spot { file, position });
+        self.turn(Kind::Write { durable }, Wake::All, spots, |_| {})
     }
 
     /// Reads a block at each of `positions`, as [`BareRing::write_loop`] writes them.
@@ -114,14 +163,20 @@ impl BareRing {
         positions: impl Iterator<Item = u64>,
         seen: impl FnMut(Duration),
     ) -> Result<Tally, DiskError> {
-        self.turn(Kind::Read, positions, seen)
+        self.turn(Kind::Read, Wake::First, of_one_file(positions), seen)
     }
 
-    fn over(path: &Path, access: OFlags, shape: Shape) -> Result<BareRing, DiskError> {
+    fn over(paths: &[PathBuf], access: OFlags, shape: Shape) -> Result<BareRing, DiskError> {
         assert!(shape.depth > 0 && shape.block > 0 && shape.block.is_multiple_of(BLOCK), "{shape:?} moves no blocks");
-        let name = path.display().to_string();
+        assert!(!paths.is_empty(), "a ring over no file");
+        let name = paths[0].display().to_string();
         let setup = |error: std::io::Error| DiskError::new(Verb::Setup, name.clone(), errno_of(&error));
-        let (file, direct) = open_file(path, access)?;
+        let (mut files, mut direct) = (Vec::with_capacity(paths.len()), true);
+        for path in paths {
+            let (file, is_direct) = open_file(path, access)?;
+            files.push(file);
+            direct &= is_direct;
+        }
         let bytes = shape.block * shape.depth;
         let pool = Pool::new(bytes.next_power_of_two().max(ARENA_BYTES_MIN)).map_err(setup)?;
         let mut buffer = pool.take(bytes).expect("a new pool has room for all of it");
@@ -131,29 +186,35 @@ impl BareRing {
         // SAFETY: invariant 1: the memory is mapped, stays mapped while the ring lives, and nobody but the kernel's
         // operations and this owner reaches it.
         unsafe { ring.submitter().register_buffers(&[whole]) }.map_err(setup)?;
-        ring.submitter().register_files(&[file.as_fd().as_raw_fd()]).map_err(setup)?;
+        let descriptors: Vec<_> = files.iter().map(|file| file.as_fd().as_raw_fd()).collect();
+        ring.submitter().register_files(&descriptors).map_err(setup)?;
         // A saving of one lookup per call; kernels before 5.18 lack it.
         let _ = ring.submitter().register_ring_fd();
         let started = vec![Instant::now(); shape.depth];
-        Ok(BareRing { ring, _file: file, buffer, shape, path: name, direct, flying: 0, started })
+        Ok(BareRing { ring, files, buffer, shape, path: name, direct, flying: 0, started })
     }
 
     fn turn(
         &mut self,
         kind: Kind,
-        mut positions: impl Iterator<Item = u64>,
+        wake: Wake,
+        mut spots: impl Iterator<Item = Spot>,
         mut seen: impl FnMut(Duration),
     ) -> Result<Tally, DiskError> {
         assert_eq!(self.flying, 0, "a loop that panicked left transfers in flight");
         let mut tally = Tally::default();
         let mut failed = None;
         for slot in 0..self.shape.depth {
-            let Some(position) = positions.next() else { break };
-            self.start(kind, slot, position);
+            let Some(spot) = spots.next() else { break };
+            self.start(kind, slot, spot);
         }
         while self.flying > 0 {
             tally.enters += 1;
-            match self.ring.submit_and_wait(1) {
+            let awaited = match wake {
+                Wake::First => 1,
+                Wake::All => self.flying,
+            };
+            match self.ring.submit_and_wait(awaited) {
                 Ok(_) => {}
                 Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => continue,
                 Err(error) => return Err(DiskError::new(Verb::Turn, self.path.as_str(), errno_of(&error))),
@@ -167,9 +228,9 @@ impl BareRing {
                     failed.get_or_insert(DiskError::new(kind.verb(), self.path.as_str(), errno_in(entry.result())));
                 }
                 if failed.is_none()
-                    && let Some(position) = positions.next()
+                    && let Some(spot) = spots.next()
                 {
-                    self.start(kind, slot, position);
+                    self.start(kind, slot, spot);
                 }
             }
         }
@@ -180,17 +241,17 @@ impl BareRing {
         self.ring.completion().next()
     }
 
-    fn start(&mut self, kind: Kind, slot: usize, position: u64) {
-        let entry = self.entry(kind, slot, position).user_data(slot as u64);
+    fn start(&mut self, kind: Kind, slot: usize, spot: Spot) {
+        let entry = self.entry(kind, slot, spot).user_data(slot as u64);
         self.started[slot] = Instant::now();
         // SAFETY: invariants 1 and 2: what the entry points to outlives it, and no other operation has this slot.
         unsafe { self.ring.submission().push(&entry) }.expect("the ring holds an entry per slot");
         self.flying += 1;
     }
 
-    fn entry(&mut self, kind: Kind, slot: usize, position: u64) -> squeue::Entry {
+    fn entry(&mut self, kind: Kind, slot: usize, spot: Spot) -> squeue::Entry {
         let part = self.buffer[slot * self.shape.block..].as_mut_ptr();
-        let (file, length) = (types::Fixed(0), self.shape.block as u32);
+        let (file, position, length) = (types::Fixed(spot.file), spot.position, self.shape.block as u32);
         match kind {
             Kind::Read => opcode::ReadFixed::new(file, part, length, 0).offset(position).build(),
             Kind::Write { durable } => {
@@ -199,6 +260,10 @@ impl BareRing {
             }
         }
     }
+}
+
+fn of_one_file(positions: impl Iterator<Item = u64>) -> impl Iterator<Item = Spot> {
+    positions.map(|position| Spot { file: 0, position })
 }
 
 #[derive(Clone, Copy)]
@@ -273,6 +338,22 @@ mod tests {
         drop(ring);
         let mut ring = BareRing::open(&path, SHAPE).expect("a ring");
         assert_eq!(ring.read_loop((0..3 << 20).step_by(8192), |_| {}).expect("reads").transfers, 384);
+    }
+
+    #[test]
+    fn a_round_writes_the_same_block_of_every_file() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let paths: Vec<PathBuf> = (0..3).map(|file| directory.path().join(format!("file-{file}"))).collect();
+        // Fewer in flight than there are files.
+        let mut ring = BareRing::create_many(&paths, 96 << 10, SHAPE).expect("a ring");
+        for (at, durable) in [(0, false), (8192, true)] {
+            assert_eq!(ring.write_round(at, durable).expect("a round").transfers, 3);
+        }
+        assert!(paths.iter().all(|path| path.metadata().expect("the file").len() == 96 << 10));
+        drop(ring);
+        let mut ring = BareRing::reopen(&paths[2], SHAPE).expect("a ring");
+        assert_eq!(ring.write_loop([0].into_iter(), |_| {}).expect("a write").transfers, 1);
+        assert_eq!(ring.read_loop([0].into_iter(), |_| {}).expect("a read").transfers, 1);
     }
 
     #[test]
