@@ -41,8 +41,10 @@ fn truncate(machine: &mut Machine, pick: usize, turns: Option<usize>, loss: Opti
     let id = machine.model.logs[0].id.clone();
     let disk = Disk::look(&machine.world, &machine.config)?;
     let before = disk.state().logs[&id].epoch;
-    let opened = disk.state().logs[&id].segments.values().filter(|segment| segment.opening().is_some());
-    let Some((last, opening)) = opened.last().and_then(|last| Some((last, last.opening()?))) else { return Ok(false) };
+    let mut opened = disk.state().logs[&id].segments.values().filter(|segment| segment.opening().is_some());
+    let Some((last, opening)) = opened.next_back().and_then(|last| Some((last, last.opening()?))) else {
+        return Ok(false);
+    };
     let held = &machine.model.logs[0].held;
     // A cut within a sealed segment takes a file of a newer generation, which is not made here: such a log is cut at its end.
     let is_live = matches!(last.stage, Stage::Live(_));

@@ -61,7 +61,7 @@ pub fn clean(disk: &Disk) -> Vec<Edit> {
 
 fn clean_of(disk: &Disk, id: &LogId, record: &LogRecord) -> Option<Edit> {
     let live = |stage: Stage| matches!(stage, Stage::Live(_));
-    let last = record.segments.iter().filter(|(_, record)| record.opening().is_some()).next_back()?;
+    let last = record.segments.iter().rfind(|(_, record)| record.opening().is_some())?;
     let segment = disk.segments().iter().find(|segment| segment.id.log == *id && segment.id.seq == *last.0)?;
     let batches = super::checker::walk(disk.bytes(&segment.path)?, segment.record.uid);
     let (at, mark) = batches.last().filter(|(_, header)| header.is_mark() && live(segment.record.stage))?;
