@@ -1,4 +1,4 @@
-//! What the manifest says: plain data, built from edits. No I/O. The edits that build it again are made by [`super::snapshot`].
+//! What the manifest says: plain data, built from edits. No I/O. The edits that build it again are made by `snapshot.rs`.
 
 use crate::format::manifest::{Edit, ReleaseReason};
 use crate::id::{Cut, Epoch, Generation, Life, LogId, Offset, SegmentId, Seq, Uid};
