@@ -10,7 +10,7 @@ use strandline_disk::bare::{BareRing, Shape};
 use strandline_disk::{BLOCK, DiskError};
 
 /// The file that durable writes go round in: as large as a segment by default.
-const APPEND_FILE_BYTES: u64 = 64 << 20;
+pub const APPEND_FILE_BYTES: u64 = 64 << 20;
 
 /// No write of a ceiling is larger than the largest commit.
 const APPEND_BLOCK_BYTES_MAX: usize = 4 << 20;
@@ -22,6 +22,7 @@ const ROUND_FILE_BYTES: u64 = 256 << 10;
 pub struct AppendCeiling {
     ring: BareRing,
     path: PathBuf,
+    length: u64,
     shape: Shape,
     payload: Payload,
     next: u64,
@@ -37,15 +38,15 @@ pub struct Payload {
 }
 
 impl AppendCeiling {
-    /// Writes the file whole, for one record per write, one write at a time. A record takes whole blocks.
+    /// Writes the file whole, all `length` bytes, for one record per write, one write at a time. A record takes whole blocks.
     ///
     /// # Errors
     /// What the ring or the file system answered.
-    pub fn create(path: &Path, record_bytes: usize) -> Result<AppendCeiling, DiskError> {
+    pub fn create(path: &Path, length: u64, record_bytes: usize) -> Result<AppendCeiling, DiskError> {
         let shape = Shape { block: record_bytes.next_multiple_of(BLOCK), depth: 1 };
-        let ring = BareRing::create(path, APPEND_FILE_BYTES, shape)?;
+        let ring = BareRing::create(path, length, shape)?;
         let payload = Payload { bytes: record_bytes as f64, records: 1.0 };
-        Ok(AppendCeiling { ring, path: path.to_owned(), shape, payload, next: 0 })
+        Ok(AppendCeiling { ring, path: path.to_owned(), length, shape, payload, next: 0 })
     }
 
     /// From now on each write is as large as `payload` in whole blocks, and `depth` of them are in flight.
@@ -68,13 +69,13 @@ impl AppendCeiling {
     /// What the ring answered.
     pub fn window(&mut self, time: Duration, interrupt: &Interrupt) -> Result<Window, DiskError> {
         let mut window = Window::new();
-        let AppendCeiling { ring, shape, payload, next, .. } = self;
+        let AppendCeiling { ring, length, shape, payload, next, .. } = self;
         let block = shape.block as u64;
         window.timed(|window| {
             let end = Instant::now() + time;
             let positions = std::iter::from_fn(|| {
                 let position = *next;
-                *next = if position + 2 * block > APPEND_FILE_BYTES { 0 } else { position + block };
+                *next = if position + 2 * block > *length { 0 } else { position + block };
                 (Instant::now() < end && !interrupt.asked()).then_some(position)
             });
             let tally = ring.write_loop(positions, |latency| window.took(latency))?;
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn a_ceiling_writes_for_its_time_and_counts_one_call_per_write() {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut ceiling = AppendCeiling::create(&directory.path().join("file"), 1 << 10).expect("a ceiling");
+        let mut ceiling = AppendCeiling::create(&directory.path().join("file"), 8 << 20, 1 << 10).expect("a ceiling");
         let window = ceiling.window(Duration::from_millis(20), &Interrupt::default()).expect("writes");
         assert!(window.records > 0);
         assert_eq!(window.bytes, window.records << 10);
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn a_ceiling_of_many_records_per_write_counts_them_all() {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut ceiling = AppendCeiling::create(&directory.path().join("file"), 1 << 10).expect("a ceiling");
+        let mut ceiling = AppendCeiling::create(&directory.path().join("file"), 8 << 20, 1 << 10).expect("a ceiling");
         ceiling.reshape(Payload { bytes: 51_200.0, records: 50.0 }, 2).expect("a shape");
         assert_eq!(ceiling.shape, Shape { block: 52 << 10, depth: 2 });
         let window = ceiling.window(Duration::from_millis(20), &Interrupt::default()).expect("writes");

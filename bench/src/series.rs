@@ -15,7 +15,7 @@ const DIGITS: u8 = 1;
 /// A slice of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slice {
-    /// Operations that ended in it, per second.
+    /// What ended in it, per second.
     pub per_second: f64,
     /// Of those, 99 of 100 took at most this many microseconds; absent when none ended.
     pub p99_us: Option<f64>,

@@ -5,7 +5,8 @@ use crate::interrupt::Interrupt;
 use crate::window::Window;
 use std::collections::VecDeque;
 use std::path::Path;
-use strandline::{AppendError, Config, Counters, Log, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic};
+use strandline::{AppendError, Batch, Counters, Log, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic};
+pub use strandline::{Config, Level};
 
 /// Appends in flight while a store is filled.
 const FILL_DEPTH: usize = 64;
@@ -50,6 +51,19 @@ pub fn config_of_many(root: &Path, logs: usize) -> Config {
     config.segment_bytes = SMALL_SEGMENT_BYTES;
     config.batch_bytes_max = SMALL_BATCH_BYTES_MAX;
     config.logs_max = config.logs_max.max(logs);
+    config
+}
+
+/// The same with segments of another size.
+pub fn with_segments_of(mut config: Config, bytes: u64) -> Config {
+    config.segment_bytes = bytes;
+    config
+}
+
+/// The defaults with so many shards.
+pub fn config_of_shards(root: &Path, shards: usize) -> Config {
+    let mut config = config(root);
+    config.shards = shards;
     config
 }
 
@@ -128,12 +142,24 @@ impl Lane {
     /// Asks for one record, in a batch of its own, to be appended durably.
     ///
     /// # Errors
-    /// What the store answered at once.
+    /// What the store answered at once, that it has too much in hand already included.
     pub fn start(&self, value: &[u8]) -> Result<Appending, BenchError> {
+        self.0.append(self.batch(value)?).map(Appending).map_err(store("appending"))
+    }
+
+    /// Asks for one record, in a batch of its own, to be appended and answered at `level`. `None` when the store has too much
+    /// in hand already.
+    ///
+    /// # Errors
+    /// What kept the batch from being built.
+    pub fn try_start(&self, value: &[u8], level: Level) -> Result<Option<Appending>, BenchError> {
+        Ok(self.0.append_with(self.batch(value)?, level).ok().map(Appending))
+    }
+
+    fn batch(&self, value: &[u8]) -> Result<Batch, BenchError> {
         let mut batch = self.0.batch();
         batch.push(&Record { value: Some(value), ..Record::default() }).map_err(store("building a batch"))?;
-        let batch = batch.build().map_err(store("building a batch"))?;
-        self.0.append(batch).map(Appending).map_err(store("appending"))
+        batch.build().map_err(store("building a batch"))
     }
 
     /// Appends one record in a batch of its own and waits until it is durable.
@@ -178,7 +204,7 @@ impl Lane {
 }
 
 impl Appending {
-    /// Waits until it is durable; the answer is where its log ends then.
+    /// Waits for its answer: where its log ends then.
     ///
     /// # Errors
     /// What the store answered.
@@ -186,7 +212,7 @@ impl Appending {
         self.0.wait().map(|receipt| receipt.end.0).map_err(store("appending"))
     }
 
-    /// Where its log ends with it, if it is durable already.
+    /// Where its log ends with it, if it was answered already.
     ///
     /// # Errors
     /// What the store answered.

@@ -93,9 +93,11 @@ impl Window {
         &self.latency
     }
 
-    /// Its course.
+    /// Its course, in records: an operation of one side may move as many as many operations of the other.
     pub fn slices(&self) -> Vec<Slice> {
-        self.series.slices(self.elapsed)
+        let records_per_operation = self.records as f64 / self.latency.len().max(1) as f64;
+        let in_records = |slice: Slice| Slice { per_second: slice.per_second * records_per_operation, ..slice };
+        self.series.slices(self.elapsed).into_iter().map(in_records).collect()
     }
 
     /// The share of one core that the whole process used.
@@ -157,6 +159,16 @@ mod tests {
             assert!((figures[&metric] / expected - 1.0).abs() < 0.001, "{metric}: {}", figures[&metric]);
         }
         assert!(!figures.contains_key(&Metric::SyscallsPerCommit), "nothing was committed");
+    }
+
+    #[test]
+    fn a_course_is_told_in_records() {
+        let mut window = Window::new();
+        window.took(Duration::from_micros(7));
+        window.took(Duration::from_micros(7));
+        (window.records, window.elapsed) = (20, Duration::from_millis(50));
+        let slices = window.slices();
+        assert_eq!((slices.len(), slices[0].per_second.round()), (1, 400.0));
     }
 
     #[test]

@@ -18,11 +18,11 @@ pub fn p99(chart: &Chart) -> Option<Markup> {
     Some(course(chart, "p99", &caption, up, |slice| slice.p99_us))
 }
 
-/// Draws the operations per second of each slice. `None` where there were none.
+/// Draws the records per second of each slice. `None` where there were none.
 pub fn throughput(chart: &Chart) -> Option<Markup> {
     all(&chart.store).find(|slice| slice.per_second > 0.0)?;
     let up = Scale::from_zero(all(&chart.store).chain(all(&chart.ceiling)).map(|slice| slice.per_second));
-    let caption = format!("operations per second in each {} ms, over the rounds", SLICE.as_millis());
+    let caption = format!("records per second in each {} ms, over the rounds", SLICE.as_millis());
     Some(course(chart, "throughput", &caption, up, |slice| Some(slice.per_second)))
 }
 

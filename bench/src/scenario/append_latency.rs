@@ -4,7 +4,6 @@
 //! the same size in whole blocks.
 
 use super::{Context, Scenario};
-use crate::ceiling::AppendCeiling;
 use crate::error::BenchError;
 use crate::noise::noise;
 use crate::rounds::{Outcome, Rounds};
@@ -36,8 +35,8 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     context.preparing(scenario, case.name);
     let directory = context.subdirectory(format!("append-latency-{}", case.record_bytes))?;
     // The ceiling first: were memory to lock scarce, the store could do with less of it, and the ceiling could not.
-    let mut ceiling = AppendCeiling::create(&directory.join("ceiling"), case.record_bytes)?;
-    let subject = Subject::open(config(&directory.join("store")))?;
+    let mut ceiling = context.append_ceiling(&directory, case.record_bytes)?;
+    let subject = Subject::open(context.config(config(&directory.join("store"))))?;
     let value = noise(case.record_bytes);
     let window = context.plan.window();
     // Unmeasured: the first segment is made, buffers are touched for the first time.

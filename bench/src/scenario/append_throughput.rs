@@ -5,7 +5,7 @@
 
 use super::produce::{Until, keep_in_flight, side_by_side};
 use super::{Context, Plan, Scale, Scenario};
-use crate::ceiling::{AppendCeiling, Payload};
+use crate::ceiling::Payload;
 use crate::error::BenchError;
 use crate::noise::noise;
 use crate::rounds::{Outcome, Rounds};
@@ -53,8 +53,8 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     let scenario = Scenario::AppendThroughput;
     context.preparing(scenario, case.name);
     let directory = context.subdirectory(format!("append-throughput-{}", case.name.replace(' ', "-")))?;
-    let mut ceiling = AppendCeiling::create(&directory.join("ceiling"), case.record_bytes)?;
-    let subject = Subject::open(config(&directory.join("store")))?;
+    let mut ceiling = context.append_ceiling(&directory, case.record_bytes)?;
+    let subject = Subject::open(context.config(config(&directory.join("store"))))?;
     let window = context.plan.window();
     // Unmeasured: the first segment is made, buffers are touched for the first time.
     append(context, &subject, case, window / 10)?;

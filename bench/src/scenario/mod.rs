@@ -3,6 +3,7 @@
 mod append_latency;
 mod append_throughput;
 mod idle;
+mod levels;
 mod many_logs;
 mod mixed;
 mod open_loop;
@@ -12,11 +13,15 @@ mod produce;
 mod read_cold;
 mod read_tail;
 mod recovery;
+mod round_trip;
+mod shards;
 
+use crate::ceiling::{APPEND_FILE_BYTES, AppendCeiling};
 use crate::error::{BenchError, io};
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::rounds::Outcome;
+use crate::subject::{Config, with_segments_of};
 use clap::ValueEnum;
 pub use part::Part;
 use std::path::{Path, PathBuf};
@@ -29,6 +34,9 @@ const SETTLE: Duration = Duration::from_millis(250);
 /// The same where nothing is to be learnt from the figures.
 const SETTLE_OF_SMOKE: Duration = Duration::from_millis(20);
 
+/// Files that are written whole before a case are small there too.
+const SEGMENT_BYTES_OF_SMOKE: u64 = 8 << 20;
+
 /// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
@@ -38,8 +46,12 @@ pub enum Scenario {
     AppendThroughput,
     /// Records by a schedule.
     OpenLoop,
+    /// Answers at each level.
+    Levels,
     /// Rounds over many logs.
     ManyLogs,
+    /// One shard and several.
+    Shards,
     /// Reading a log that is in no cache.
     ReadCold,
     /// Reading at the end of a log that grows.
@@ -97,11 +109,13 @@ pub struct Context<'a> {
 
 impl Scenario {
     /// All of them, in the order in which they run.
-    pub const ALL: [Scenario; 9] = [
+    pub const ALL: [Scenario; 11] = [
         Scenario::AppendLatency,
         Scenario::AppendThroughput,
         Scenario::OpenLoop,
+        Scenario::Levels,
         Scenario::ManyLogs,
+        Scenario::Shards,
         Scenario::ReadCold,
         Scenario::ReadTail,
         Scenario::Mixed,
@@ -111,7 +125,7 @@ impl Scenario {
 
     /// Whether a run without arguments has it.
     pub fn is_core(self) -> bool {
-        !matches!(self, Scenario::OpenLoop | Scenario::Mixed)
+        !matches!(self, Scenario::OpenLoop | Scenario::Levels | Scenario::Shards | Scenario::Mixed)
     }
 
     /// Its name in reports, targets and options.
@@ -120,7 +134,9 @@ impl Scenario {
             Scenario::AppendLatency => "append-latency",
             Scenario::AppendThroughput => "append-throughput",
             Scenario::OpenLoop => "open-loop",
+            Scenario::Levels => "levels",
             Scenario::ManyLogs => "many-logs",
+            Scenario::Shards => "shards",
             Scenario::ReadCold => "read-cold",
             Scenario::ReadTail => "read-tail",
             Scenario::Mixed => "mixed",
@@ -135,7 +151,9 @@ impl Scenario {
             Scenario::AppendLatency => append_latency::ABOUT,
             Scenario::AppendThroughput => append_throughput::ABOUT,
             Scenario::OpenLoop => open_loop::ABOUT,
+            Scenario::Levels => levels::ABOUT,
             Scenario::ManyLogs => many_logs::ABOUT,
+            Scenario::Shards => shards::ABOUT,
             Scenario::ReadCold => read_cold::ABOUT,
             Scenario::ReadTail => read_tail::ABOUT,
             Scenario::Mixed => mixed::ABOUT,
@@ -150,6 +168,8 @@ impl Scenario {
             Scenario::AppendLatency => append_latency::CASES.iter().map(|case| case.name).collect(),
             Scenario::AppendThroughput => append_throughput::CASES.iter().map(|case| case.name).collect(),
             Scenario::OpenLoop => open_loop::CASES.iter().map(|case| case.name).collect(),
+            Scenario::Levels => levels::CASES.iter().map(|case| case.name).collect(),
+            Scenario::Shards => shards::CASES.iter().map(|case| case.name).collect(),
             Scenario::ManyLogs => {
                 many_logs::CASES.iter().filter(|case| case.core || !core).map(|case| case.name).collect()
             }
@@ -177,7 +197,9 @@ impl Scenario {
             Scenario::AppendLatency => append_latency::run(context),
             Scenario::AppendThroughput => append_throughput::run(context),
             Scenario::OpenLoop => open_loop::run(context),
+            Scenario::Levels => levels::run(context),
             Scenario::ManyLogs => many_logs::run(context),
+            Scenario::Shards => shards::run(context),
             Scenario::ReadCold => read_cold::run(context),
             Scenario::ReadTail => read_tail::run(context),
             Scenario::Mixed => mixed::run(context),
@@ -201,6 +223,20 @@ impl Context<'_> {
         let path = self.directory.join(name);
         std::fs::create_dir(&path).map_err(io(format!("making {}", path.display())))?;
         Ok(path)
+    }
+
+    /// A ceiling of durable appends in the directory of a case.
+    fn append_ceiling(&self, directory: &Path, record_bytes: usize) -> Result<AppendCeiling, BenchError> {
+        let length = if self.plan.scale == Scale::Smoke { SEGMENT_BYTES_OF_SMOKE } else { APPEND_FILE_BYTES };
+        Ok(AppendCeiling::create(&directory.join("ceiling"), length, record_bytes)?)
+    }
+
+    /// The store that a case asks for; with small segments where only the way is tried.
+    fn config(&self, config: Config) -> Config {
+        match self.plan.scale {
+            Scale::Smoke => with_segments_of(config, SEGMENT_BYTES_OF_SMOKE),
+            _ => config,
+        }
     }
 
     /// Removes the directory of a case that is done: what comes next needs the room.

@@ -6,12 +6,11 @@
 use super::append_throughput::{BUSY, append, bytes_max, per_commit};
 use super::paced::Schedule;
 use super::{Context, Scenario};
-use crate::ceiling::AppendCeiling;
 use crate::error::BenchError;
 use crate::metrics::Metric;
 use crate::noise::noise;
 use crate::rounds::{Outcome, Rounds};
-use crate::subject::{Subject, config};
+use crate::subject::{Level, Subject, config};
 use crate::window::{Figures, Window};
 use std::time::Duration;
 
@@ -33,8 +32,8 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     let scenario = Scenario::OpenLoop;
     context.preparing(scenario, case.name);
     let directory = context.subdirectory(format!("open-loop-{:.0}", case.part * 100.0))?;
-    let mut ceiling = AppendCeiling::create(&directory.join("ceiling"), BUSY.record_bytes)?;
-    let subject = Subject::open(config(&directory.join("store")))?;
+    let mut ceiling = context.append_ceiling(&directory, BUSY.record_bytes)?;
+    let subject = Subject::open(context.config(config(&directory.join("store"))))?;
     let window = context.plan.window();
     append(context, &subject, &BUSY, window / 10)?;
     let mut rounds = Rounds::default();
@@ -66,7 +65,7 @@ fn follow(context: &Context<'_>, subject: &Subject, rate: f64, time: Duration) -
     let schedule = Schedule { rate, count, bytes: value.len(), interrupt: context.interrupt };
     let (mut window, mut given_up) = (Window::new(), 0);
     subject.timed(&mut window, |window| {
-        given_up = schedule.follow(window, || subject.lane().start(&value))?;
+        given_up = schedule.follow(window, || subject.lane().try_start(&value, Level::Durable))?;
         Ok(())
     })?;
     Ok((window, given_up))

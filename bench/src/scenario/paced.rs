@@ -1,7 +1,7 @@
 //! Paced: an open loop. Work is asked for by a schedule, whether what was asked for before has been answered or not.
 //!
 //! Latency counts from when an operation was due, so a stall is charged to every operation that it kept waiting (no
-//! coordinated omission). What is due while too many wait is given up and counted.
+//! coordinated omission). What is due while too many wait, or is refused, is given up and counted.
 
 use crate::error::BenchError;
 use crate::interrupt::Interrupt;
@@ -45,14 +45,15 @@ pub struct Schedule<'a> {
 }
 
 impl Schedule<'_> {
-    /// Follows it, starting each operation with `start`, until all are answered. Says how many were given up.
+    /// Follows it, starting each operation with `start`, which gives `None` where it is refused, until all are answered. Says
+    /// how many were given up.
     ///
     /// # Errors
     /// What an operation answered, or that the user asked to stop.
     pub fn follow<A: Answered>(
         &self,
         window: &mut Window,
-        mut start: impl FnMut() -> Result<A, BenchError>,
+        mut start: impl FnMut() -> Result<Option<A>, BenchError>,
     ) -> Result<u64, BenchError> {
         let mut flying: VecDeque<(Instant, A)> = VecDeque::with_capacity(BACKLOG_MAX);
         let (started, mut next, mut given_up) = (Instant::now(), 0, 0);
@@ -60,10 +61,10 @@ impl Schedule<'_> {
         while next < self.count || !flying.is_empty() {
             self.interrupt.check()?;
             while next < self.count && due(next) <= Instant::now() {
-                if flying.len() < BACKLOG_MAX {
-                    flying.push_back((due(next), start()?));
-                } else {
-                    given_up += 1;
+                let started = if flying.len() < BACKLOG_MAX { start()? } else { None };
+                match started {
+                    Some(operation) => flying.push_back((due(next), operation)),
+                    None => given_up += 1,
                 }
                 next += 1;
                 self.take_answers(&mut flying, window)?;
@@ -120,7 +121,7 @@ mod tests {
         let mut window = Window::new();
         let interrupt = Interrupt::default();
         let schedule = Schedule { rate, count, bytes: 1, interrupt: &interrupt };
-        let given_up = schedule.follow(&mut window, || Ok(At(answer()))).expect("nothing fails");
+        let given_up = schedule.follow(&mut window, || Ok(Some(At(answer())))).expect("nothing fails");
         (window, given_up)
     }
 
@@ -132,6 +133,14 @@ mod tests {
         // The 26th was due 25 ms after the first, and waited for the rest of the 100.
         let median_us = window.latency().value_at_quantile(0.5) as f64 / 1e3;
         assert!(median_us > 60_000.0, "{median_us}");
+    }
+
+    #[test]
+    fn what_is_refused_is_given_up() {
+        let (mut window, interrupt) = (Window::new(), Interrupt::default());
+        let schedule = Schedule { rate: 1e6, count: 10, bytes: 1, interrupt: &interrupt };
+        let given_up = schedule.follow(&mut window, || Ok(None::<At>)).expect("nothing fails");
+        assert_eq!((window.records, given_up), (0, 10));
     }
 
     #[test]

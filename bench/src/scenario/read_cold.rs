@@ -42,7 +42,7 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
         Scale::Full => 2 << 30,
     };
     context.preparing(Scenario::ReadCold, CASES[0].name);
-    let subject = Subject::open(config(&store))?;
+    let subject = Subject::open(context.config(config(&store)))?;
     subject.lane().fill(&noise(RECORD_BYTES as usize), bytes / RECORD_BYTES, context.interrupt)?;
     subject.close()?;
     CASES.iter().map(|case| run_case(context, case, &directory, bytes)).collect()
@@ -54,7 +54,7 @@ fn run_case(context: &Context<'_>, case: &Case, directory: &Path, bytes: u64) ->
     let shape = Shape { block: READ_BYTES as usize, depth: case.readers as usize };
     let bare_file = directory.join(format!("ceiling-{}", case.readers));
     let mut ceiling = ReadCeiling::create(&bare_file, bytes, shape, RECORD_BYTES)?;
-    let subject = Subject::open(config(&directory.join("store")))?;
+    let subject = Subject::open(context.config(config(&directory.join("store"))))?;
     let mut rounds = Rounds::default();
     for round in 0..context.plan.rounds {
         context.next_round(scenario, case.name, round);

@@ -25,7 +25,7 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
     let scenario = Scenario::ReadTail;
     context.preparing(scenario, CASE);
     let directory = context.subdirectory("read-tail".to_owned())?;
-    let subject = Subject::open(config(&directory.join("store")))?;
+    let subject = Subject::open(context.config(config(&directory.join("store"))))?;
     // No ceiling takes its half of the time.
     let window = context.plan.window() * 2;
     follow(context, &subject, window / 10, 0)?;
