@@ -73,7 +73,14 @@ impl Machine {
         let mut builder = BatchBuilder::new(BatchLimits { records_max: 10, bytes_max: 1000 });
         builder.push(&Record { value: Some(b"v"), ..Record::default() }).expect("room");
         let batch = builder.build().expect("a record");
-        self.ask(|answer, queue| Command::Append { log, batch, level, answer, admitted: queue.admit(0).expect("room") })
+        self.ask(|answer, queue| Command::Append {
+            log,
+            batch,
+            level,
+            expected: None,
+            answer,
+            admitted: queue.admit(0).expect("room"),
+        })
     }
 
     fn read(&mut self, log: LogNumber) -> ReadAnswer {
