@@ -2,6 +2,7 @@
 
 use crate::format::batch::HEADER_BYTES;
 use crate::format::index;
+use crate::host::SharedHost;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,7 +68,8 @@ pub enum SmallCommits {
 pub struct Config {
     /// The store's directory. Made when absent; its parent must exist.
     pub root: PathBuf,
-    /// Size of a segment's file in bytes: a multiple of 4,096, from 64 KiB to 4 GiB. Default 64 MiB.
+    /// Size of a segment's file in bytes, from 64 KiB to 4 GiB, rounded up to a power of two: a grade. Default 64 MiB. A log may have
+    /// another one (`LogOptions`).
     pub segment_bytes: u64,
     /// How segments are prepared. Default `Written`.
     pub preallocate: Preallocate,
@@ -122,6 +124,9 @@ pub struct Config {
     pub idle_clean_after: Duration,
     /// How long opening waits for another process to let go of the store. Default 30 s.
     pub lock_wait: Duration,
+    /// The host that decides which segments exist: it is asked before one is made. None by default: the store decides by itself.
+    #[serde(skip)]
+    pub host: Option<SharedHost>,
     /// A deliberate defect, for tests that prove that they would notice it.
     #[cfg(feature = "simulation")]
     pub sabotage: Option<Sabotage>,
@@ -233,6 +238,7 @@ impl Config {
             pin_bytes_max: 16 << 30,
             idle_clean_after: Duration::from_secs(60),
             lock_wait: Duration::from_secs(30),
+            host: None,
             #[cfg(feature = "simulation")]
             sabotage: None,
         }
@@ -245,7 +251,6 @@ impl Config {
     pub fn check(self) -> Result<CheckedConfig, ConfigError> {
         let block = BLOCK as u64;
         in_range("segment_bytes", self.segment_bytes, 64 << 10, 4 << 30)?;
-        multiple_of("segment_bytes", self.segment_bytes, block)?;
         in_range("batch_bytes_max", u64::from(self.batch_bytes_max), 1, 64 << 20)?;
         in_range("batch_records_max", u64::from(self.batch_records_max), 1, 1 << 24)?;
         in_range("commit_bytes_max", u64::from(self.commit_bytes_max), block, 128 << 20)?;
@@ -283,7 +288,39 @@ impl Config {
     }
 }
 
+/// What a log is opened with; what is left out is as the store has it. Kept while the store is open: who wants it again says so again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Size of its segments in bytes, rounded up to a power of two. Segments that are there keep theirs.
+    pub segment_bytes: Option<u64>,
+    /// Age at which its segments are rolled, from 60 s on; `Some(None)` is off.
+    pub segment_max_age: Option<Option<Duration>>,
+}
+
+/// The grade of a segment of so many bytes: files of one grade are alike, and can take each other's place.
+#[must_use]
+pub fn grade(segment_bytes: u64) -> u64 {
+    segment_bytes.next_power_of_two()
+}
+
 impl CheckedConfig {
+    /// Checks what a log is to be opened with.
+    ///
+    /// # Errors
+    /// As [`Config::check`].
+    pub fn check_log(&self, options: &LogOptions) -> Result<(), ConfigError> {
+        let segment_bytes = options.segment_bytes.unwrap_or(self.segment_bytes);
+        let segment_max_age = options.segment_max_age.unwrap_or(self.segment_max_age);
+        Config { segment_bytes, segment_max_age, ..self.0.clone() }.check().map(drop)
+    }
+
+    /// The smallest segment that takes the largest batch, in bytes.
+    #[must_use]
+    pub fn segment_bytes_min(&self) -> u64 {
+        let batch = (u64::from(self.batch_bytes_max) + HEADER_BYTES as u64).next_multiple_of(8);
+        segment_bytes_for(batch)
+    }
+
     /// The most that may stand past the durable end of a log at a crash, in bytes: two of the largest commits, what was written and
     /// not flushed yet, and the block that they share with what stood before them. Commits in flight are bounded by this too,
     /// however many `commit_depth` allows.
@@ -376,7 +413,7 @@ mod tests {
             refuse(&|c| c.segment_bytes = 4096),
             "segment_bytes = 4096 is out of range: set it from 65536 to 4294967296"
         );
-        assert_eq!(refuse(&|c| c.segment_bytes = (1 << 20) + 1), "segment_bytes = 1048577 must be a multiple of 4096");
+        assert_eq!(refuse(&|c| c.manifest_bytes += 1), "manifest_bytes = 8388609 must be a multiple of 8192");
         assert!(refuse(&|c| c.commit_bytes_max = 1 << 20).contains("for batch_bytes_max = 1048576"));
         assert!(refuse(&|c| c.segment_bytes = 1 << 20).contains("for batch_bytes_max"));
         assert!(refuse(&|c| c.arena_bytes = 1 << 20).contains("for commit_bytes_max"));

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod config;
 pub mod error;
 pub mod format;
+pub mod host;
 pub mod id;
 pub mod layout;
 mod log;
@@ -21,8 +22,9 @@ pub mod shard;
 mod store;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Codec, ForeignBatch, Header, Record, StoredBatch, StoredRecord};
-pub use config::{Config, DirectIo, Preallocate, SmallCommits, SyncMode};
+pub use config::{Config, DirectIo, LogOptions, Preallocate, SmallCommits, SyncMode};
 pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, ReadError, VerbError};
+pub use host::{Host, Refusal, SharedHost};
 pub use id::{LogId, Offset, RangeNumber, Topic};
 pub use log::shared::Bounds;
 pub use log::{Level, Receipt};

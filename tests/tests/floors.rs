@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const ENGINE: [&[&str]; 7] = [
     &["id", "layout", "pending"],
     &["format"],
-    &["batch", "config", "error"],
+    &["batch", "config", "error", "host"],
     &["segment"],
     &["log", "manifest"],
     &["shard"],

@@ -319,6 +319,9 @@ pub enum LogError {
         /// The limit.
         limit: usize,
     },
+    /// What the log was to be opened with cannot work.
+    #[error("the options of the log were refused: {0}")]
+    Options(crate::config::ConfigError),
     /// A topic has no range of such a number.
     #[error("a topic has at most 2^31 ranges, not {ranges}")]
     TooManyRanges {

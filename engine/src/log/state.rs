@@ -3,7 +3,9 @@
 use super::Dormant;
 use super::flight::{Flight, Queued, Staged, Waiting};
 use super::shared::Shared;
+use crate::config::LogOptions;
 use crate::error::Latch;
+use crate::host::Refusal;
 use crate::id::{Epoch, LogId, Offset, Seq};
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::Closed;
@@ -24,7 +26,16 @@ pub enum Successor {
     /// It is ready to take records.
     Ready(PreparedFile),
     /// Making it failed, at this time since boot in nanoseconds. It is tried again after a while.
-    Failed(DiskError, u64),
+    Failed(Unprepared, u64),
+}
+
+/// Why the next segment was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unprepared {
+    /// The disk failed.
+    Disk(DiskError),
+    /// The host did not want it.
+    Host(Refusal),
 }
 
 /// What the log tells the task that makes its successor.
@@ -146,6 +157,8 @@ pub struct Log<A> {
     pub taken: u64,
     /// Truncations that were asked for and not answered: offsets are not given meanwhile.
     pub truncating: usize,
+    /// Size of its next segments in bytes, and the age at which they are rolled, where they differ from the store's.
+    pub options: LogOptions,
     /// A truncation is at work.
     pub epoch_is_rising: bool,
     /// A verb is at work that changes the log's segments.
@@ -214,6 +227,7 @@ impl<A> Log<A> {
             last_store_time_ms: 0,
             taken: 0,
             truncating: 0,
+            options: LogOptions::default(),
             epoch_is_rising: false,
             verb_at_work: false,
             tasks: 0,

@@ -54,7 +54,7 @@ impl<D: Disk> Recovery<'_, D> {
 
     /// Whether a prepared file takes the largest batch of this configuration, which may not be the one that it was made with.
     pub(super) fn suits(&self, record: &SegmentRecord) -> bool {
-        record.size >= self.config.segment_bytes && record.look_ahead >= self.config.look_ahead()
+        record.size >= self.config.segment_bytes_min() && record.look_ahead >= self.config.look_ahead()
     }
 
     async fn survey_prepared(&self, candidate: &Candidate<'_>) -> Result<Option<Opening>, DiskError> {

@@ -1,7 +1,7 @@
 //! What callers ask of a shard, and the bounded queue that carries it. Lock-free; full means `Overloaded`, at once.
 
 use crate::batch::{Batch, ReadMemory};
-use crate::config::CheckedConfig;
+use crate::config::{CheckedConfig, LogOptions};
 use crate::error::{AppendError, CloseError, LogError, ReadError};
 use crate::id::{LogId, Offset};
 use crate::log::tail_cache::Home;
@@ -119,6 +119,8 @@ pub enum Command {
     OpenLog {
         /// The log.
         log: LogId,
+        /// How its segments are to be.
+        options: LogOptions,
         /// Who waits for it.
         answer: Answer<LogAnswer>,
         /// Its share of the limits.

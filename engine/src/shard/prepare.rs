@@ -6,9 +6,10 @@
 use super::command::LogNumber;
 use super::roll::PREPARE_RETRY_NS;
 use super::shard::{Event, Shard};
-use crate::config::{CheckedConfig, Preallocate, sabotaged};
+use crate::config::{CheckedConfig, Preallocate, grade, sabotaged};
 use crate::format::manifest::Edit;
 use crate::format::segment::{SegmentHeader, SegmentState};
+use crate::host::Refusal;
 use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
 use crate::log::{Making, Successor};
@@ -50,6 +51,8 @@ pub(super) enum PrepareError {
     Disk(DiskError),
     /// The manifest did not take it.
     Manifest(ManifestError),
+    /// The host did not want it.
+    Host(Refusal),
     /// There are no segment numbers left.
     Exhausted,
 }
@@ -93,8 +96,9 @@ impl<D: Disk> Shard<D> {
         let segment = SegmentId { log: log.id.clone(), seq };
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
         let (config, store, epoch) = (self.config.clone(), self.store, log.epoch);
+        let size = grade(log.options.segment_bytes.unwrap_or(config.segment_bytes));
         self.spawn_background(number, async move {
-            let plan = Plan { disk, config, store, epoch, making };
+            let plan = Plan { disk, config, store, epoch, size, making };
             Event::Prepared { log: number, result: plan.make(segment, edits).await }
         });
     }
@@ -106,6 +110,8 @@ struct Plan<D> {
     config: Rc<CheckedConfig>,
     store: StoreId,
     epoch: Epoch,
+    /// Size of the file in bytes: its grade.
+    size: u64,
     making: Rc<Making>,
 }
 
@@ -117,10 +123,16 @@ impl<D: Disk> Plan<D> {
                 None => segment.seq = segment.seq.next().ok_or(PrepareError::Exhausted)?,
             }
         };
+        // The host knows of a segment before there is anything of it: what it does not know is an orphan.
+        if let Some(host) = &self.config.host {
+            let (answer, answered) = crate::pending::pair();
+            host.0.register(&segment, answer);
+            answered.await.map_err(PrepareError::Host)?;
+        }
         let (uid, generation) = (Uid(self.disk.random()), Generation(0));
         let name = layout::data_file_name(generation);
         let file = transfer::open(&self.disk, &directory, &name, OpenFile::New, Access::Auto).await?;
-        let size = self.config.segment_bytes;
+        let size = self.size;
         if self.config.preallocate != Preallocate::Off {
             transfer::allocate(&self.disk, &file, size).await?;
         }

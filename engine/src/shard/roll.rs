@@ -5,12 +5,12 @@ use super::prepare::Urgency;
 use super::shard::Shard;
 use super::stage::Hold;
 use super::timers::Timer;
-use crate::config::sabotaged;
+use crate::config::{CheckedConfig, sabotaged};
 use crate::error::AppendError;
 use crate::format::batch::total_length;
 use crate::format::segment::{SegmentHeader, SegmentState};
 use crate::id::Offset;
-use crate::log::Successor;
+use crate::log::{Log, Successor, Unprepared};
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::{Closed, Loaded};
 use std::rc::Rc;
@@ -35,7 +35,7 @@ impl<D: Disk> Shard<D> {
         let length = total_length(first.batch.payload().len());
         let wall_ms = self.now.wall_ms;
         if let Some(active) = log.active.as_ref() {
-            let old = is_old(active.opened_at_ms, self.config.segment_max_age, wall_ms);
+            let old = is_old(active.opened_at_ms, age_of(&self.config, log), wall_ms);
             if !first.rolls && !old && active.has_room(length) {
                 if active.may_fly(length) {
                     return Ok(());
@@ -65,9 +65,10 @@ impl<D: Disk> Shard<D> {
             Successor::Failed(source, at_ns) if self.now.boot_ns.saturating_sub(at_ns) < PREPARE_RETRY_NS => {
                 let log_id = log.id.clone();
                 log.successor = Successor::Failed(source.clone(), at_ns);
-                let error = match source.is_full() {
-                    true => AppendError::DiskFull { log: log_id, source },
-                    false => AppendError::Prepare { log: log_id, source },
+                let error = match source {
+                    Unprepared::Disk(source) if source.is_full() => AppendError::DiskFull { log: log_id, source },
+                    Unprepared::Disk(source) => AppendError::Prepare { log: log_id, source },
+                    Unprepared::Host(refusal) => AppendError::Host { log: log_id, reason: refusal.to_string() },
                 };
                 self.refuse_all(number, &error);
                 Err(Hold::Event)
@@ -122,8 +123,8 @@ impl<D: Disk> Shard<D> {
 
     /// Has the age of the active segment looked at when it may be old enough.
     pub(super) fn watch_age(&mut self, number: LogNumber) {
-        let Some(age) = self.config.segment_max_age else { return };
         let log = &self.logs[number.0];
+        let Some(age) = age_of(&self.config, log) else { return };
         let head = log.dormant.as_ref().and_then(|_| log.closed.back()).map(|closed| closed.opened_at_ms);
         let Some(opened_at_ms) = log.active.as_ref().map(|active| active.opened_at_ms).or(head) else { return };
         let lived_ms = self.now.wall_ms.saturating_sub(opened_at_ms);
@@ -138,7 +139,7 @@ impl<D: Disk> Shard<D> {
         let log = &self.logs[number.0];
         let dormant =
             log.dormant.as_ref().and_then(|dormant| log.closed.iter().find(|closed| closed.id.seq == dormant.seq));
-        if let (Some(age), Some(head)) = (self.config.segment_max_age, dormant) {
+        if let (Some(age), Some(head)) = (age_of(&self.config, log), dormant) {
             if is_old(head.opened_at_ms, Some(age), self.now.wall_ms) {
                 return self.rouse(number); // What it is roused to is old at once.
             }
@@ -146,7 +147,7 @@ impl<D: Disk> Shard<D> {
         }
         let Some(active) = &log.active else { return };
         let idle = log.queued.is_empty() && log.latch.is_none() && self.closing.is_none();
-        if idle && is_old(active.opened_at_ms, self.config.segment_max_age, self.now.wall_ms) {
+        if idle && is_old(active.opened_at_ms, age_of(&self.config, log), self.now.wall_ms) {
             if log.is_settled() {
                 self.queue.counters.rolls.fetch_add(1, Ordering::Relaxed);
                 return self.close_active(number);
@@ -155,6 +156,11 @@ impl<D: Disk> Shard<D> {
         }
         self.watch_age(number);
     }
+}
+
+/// The age at which the segments of a log are rolled.
+fn age_of<A>(config: &CheckedConfig, log: &Log<A>) -> Option<Duration> {
+    log.options.segment_max_age.unwrap_or(config.segment_max_age)
 }
 
 /// Whether a segment is rolled for its age.

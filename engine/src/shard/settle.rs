@@ -9,7 +9,7 @@ use crate::format::manifest::Edit;
 use crate::format::segment::SegmentFooter;
 use crate::id::{LogId, Offset, Seq};
 use crate::log::tail_cache::{Kept, bytes_of};
-use crate::log::{Flight, Level, Staged, Successor};
+use crate::log::{Flight, Level, Staged, Successor, Unprepared};
 use crate::manifest::ManifestError;
 use crate::segment::active::PreparedFile;
 use crate::segment::seal;
@@ -383,15 +383,19 @@ impl<D: Disk> Shard<D> {
             Ok(prepared) => log.successor = Successor::Ready(prepared),
             Err(PrepareError::Disk(source)) => {
                 tracing::warn!(log = %log.id, error = %source, "preparing the next segment failed");
-                log.successor = Successor::Failed(source.clone(), self.now.boot_ns);
+                log.successor = Successor::Failed(Unprepared::Disk(source.clone()), self.now.boot_ns);
                 if matches!(source.verb, Verb::Sync | Verb::SyncDirectory) {
                     self.latch_what_a_flush_took_along(&source, std::iter::empty());
                 }
             }
             Err(PrepareError::Manifest(error)) => {
                 tracing::warn!(log = %log.id, %error, "the manifest did not take the next segment");
-                log.successor = Successor::Failed(as_disk_error(&error), self.now.boot_ns);
+                log.successor = Successor::Failed(Unprepared::Disk(as_disk_error(&error)), self.now.boot_ns);
                 self.latch_what_the_manifest_took_along(&error);
+            }
+            Err(PrepareError::Host(refusal)) => {
+                tracing::warn!(log = %log.id, %refusal, "the host does not want the next segment");
+                log.successor = Successor::Failed(Unprepared::Host(refusal), self.now.boot_ns);
             }
             Err(PrepareError::Exhausted) => {
                 log.successor = Successor::None;

@@ -14,7 +14,7 @@ use super::timers::{Timer, Timers};
 use super::verb::{Sealed, Verdict};
 use super::verbs::{Finish, Verbs};
 use super::woken::Woken;
-use crate::config::{CheckedConfig, SyncMode, sabotaged};
+use crate::config::{CheckedConfig, LogOptions, SyncMode, sabotaged};
 use crate::error::{AppendError, CloseError, LogError, ReadError};
 use crate::format::manifest::Edit;
 use crate::id::{Life, LogId, Offset, Seq, StoreId};
@@ -119,7 +119,7 @@ pub struct Shard<D: Disk> {
     pub(super) aheads: Vec<Ahead>,
     pub(super) numbers: BTreeMap<LogId, LogNumber>,
     /// Logs that are being made, and who asked for them.
-    pub(super) logs_in_making: BTreeMap<LogId, Vec<Answer<LogAnswer>>>,
+    pub(super) logs_in_making: BTreeMap<LogId, (LogOptions, Vec<Answer<LogAnswer>>)>,
     /// Logs that have something to stage.
     pub(super) listed: VecDeque<LogNumber>,
     /// What has to be looked at later.
@@ -362,9 +362,9 @@ impl<D: Disk> Shard<D> {
                     drop(admitted);
                     self.release_below_the_start(log);
                 }
-                Command::OpenLog { log, answer, admitted } => {
+                Command::OpenLog { log, options, answer, admitted } => {
                     drop(admitted); // Whoever has the answer finds the room.
-                    self.open_log(log, answer);
+                    self.open_log(log, options, answer);
                 }
                 Command::Close { answer } => self.closing = Some(answer),
             }
@@ -424,17 +424,24 @@ impl<D: Disk> Shard<D> {
         }
     }
 
-    fn open_log(&mut self, log: LogId, answer: Answer<LogAnswer>) {
-        if let Some(number) = self.numbers.get(&log) {
-            return answer.give(Ok(self.opened(*number)));
+    fn open_log(&mut self, log: LogId, options: LogOptions, answer: Answer<LogAnswer>) {
+        if let Err(error) = self.config.check_log(&options) {
+            return answer.give(Err(LogError::Options(error)));
         }
-        if let Some(waiting) = self.logs_in_making.get_mut(&log) {
+        if let Some(number) = self.numbers.get(&log).copied() {
+            let known = &mut self.logs[number.0].options;
+            known.segment_bytes = options.segment_bytes.or(known.segment_bytes);
+            known.segment_max_age = options.segment_max_age.or(known.segment_max_age);
+            self.watch_age(number);
+            return answer.give(Ok(self.opened(number)));
+        }
+        if let Some((_, waiting)) = self.logs_in_making.get_mut(&log) {
             return waiting.push(answer);
         }
         if !self.siblings.take_log(self.config.logs_max) {
             return answer.give(Err(LogError::TooManyLogs { limit: self.config.logs_max }));
         }
-        self.logs_in_making.insert(log.clone(), vec![answer]);
+        self.logs_in_making.insert(log.clone(), (options, vec![answer]));
         let durable = self.edits.submit(vec![Edit::LogCreated { log: log.clone() }]);
         // Durable before it is acknowledged: its first segment's edit refers to it.
         self.spawn(async move { Event::LogMade { log, result: durable.await } });
@@ -449,7 +456,9 @@ impl<D: Disk> Shard<D> {
     /// that is ready, so that its first appends are as fast as the others.
     pub(super) fn add_log(&mut self, id: LogId) {
         let number = LogNumber(self.logs.len());
-        self.logs.push(Log::empty(id.clone()));
+        let mut log = Log::empty(id.clone());
+        log.options = self.logs_in_making.get(&id).map(|(options, _)| *options).unwrap_or_default();
+        self.logs.push(log);
         self.aheads.push(Ahead::default());
         self.numbers.insert(id, number);
         self.prepare(number, Urgency::Whole);
@@ -457,7 +466,7 @@ impl<D: Disk> Shard<D> {
 
     /// Answers those who asked for a log that was being made.
     pub(super) fn answer_makers(&mut self, log: &LogId, result: LogAnswer) {
-        for answer in self.logs_in_making.remove(log).into_iter().flatten() {
+        for answer in self.logs_in_making.remove(log).into_iter().flat_map(|(_, waiting)| waiting) {
             answer.give(result.clone());
         }
     }

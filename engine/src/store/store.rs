@@ -2,7 +2,7 @@
 
 use super::log::Log;
 use super::serve::{self, Served, shard_of};
-use crate::config::{CheckedConfig, Config};
+use crate::config::{CheckedConfig, Config, LogOptions};
 use crate::error::{CloseError, LogError, OpenError};
 use crate::id::{LogId, RangeNumber, Topic};
 use crate::pending::pair;
@@ -64,11 +64,19 @@ impl Store {
     /// # Errors
     /// [`LogError`].
     pub fn log(&self, topic: &Topic, range: RangeNumber) -> Result<Log, LogError> {
+        self.log_with(topic, range, LogOptions::default())
+    }
+
+    /// As [`Store::log`], with options of its own.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub fn log_with(&self, topic: &Topic, range: RangeNumber, options: LogOptions) -> Result<Log, LogError> {
         let id = LogId { topic: topic.clone(), range };
         let (answer, pending) = pair();
         let queue = self.queue_of(&id);
         match queue.admit(0) {
-            Ok(admitted) => queue.push(Command::OpenLog { log: id.clone(), answer, admitted }),
+            Ok(admitted) => queue.push(Command::OpenLog { log: id.clone(), options, answer, admitted }),
             Err(Refused::Closed) => return Err(LogError::Closed),
             Err(Refused::Overloaded(outstanding, _)) => {
                 return Err(LogError::Overloaded { outstanding, limit: queue.limits().0 });

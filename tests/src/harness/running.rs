@@ -8,7 +8,7 @@ use strandline::config::CheckedConfig;
 use strandline::pending::{Pending, pair};
 use strandline::shard::command::{AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, Queue, Refused};
 use strandline::shard::{self, Shard};
-use strandline::{CloseError, Level, LogId, Offset, OpenError, OpenReport, ReadAnswer, Receipt};
+use strandline::{CloseError, Level, LogId, LogOptions, Offset, OpenError, OpenReport, ReadAnswer, Receipt};
 use strandline_disk::sim::SimDisk;
 use strandline_disk::{Disk, Wait};
 
@@ -185,7 +185,7 @@ impl Running {
     pub fn open_log(&mut self, id: LogId) -> Option<Pending<LogAnswer>> {
         let admitted = self.queue.admit(0).ok()?;
         let (answer, pending) = pair();
-        self.queue.push(Command::OpenLog { log: id, answer, admitted });
+        self.queue.push(Command::OpenLog { log: id, options: LogOptions::default(), answer, admitted });
         Some(pending)
     }
 

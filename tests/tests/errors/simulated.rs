@@ -61,8 +61,13 @@ impl Machine {
 
     fn log(&mut self, name: &str) -> Result<LogNumber, LogError> {
         let log = LogId { topic: Topic::new(name).expect("a topic"), range: RangeNumber::default() };
-        self.ask(|answer, queue| Command::OpenLog { log, answer, admitted: queue.admit(0).expect("room") })
-            .map(|opened| opened.number)
+        self.ask(|answer, queue| Command::OpenLog {
+            log,
+            options: strandline::LogOptions::default(),
+            answer,
+            admitted: queue.admit(0).expect("room"),
+        })
+        .map(|opened| opened.number)
     }
 
     fn append(&mut self, log: LogNumber) -> AppendAnswer {
@@ -188,7 +193,12 @@ fn a_shard_that_goes_answers_whoever_waits_for_a_log() {
     let machine = Machine::new();
     let (answer, pending) = pair();
     let log = LogId { topic: Topic::new("a").expect("a topic"), range: RangeNumber::default() };
-    machine.queue.push(Command::OpenLog { log, answer, admitted: machine.queue.admit(0).expect("room") });
+    machine.queue.push(Command::OpenLog {
+        log,
+        options: strandline::LogOptions::default(),
+        answer,
+        admitted: machine.queue.admit(0).expect("room"),
+    });
     machine.queue.abandon();
     drop(machine);
     assert_eq!(pending.wait().expect_err("it is gone"), LogError::ShardGone);

@@ -1,0 +1,40 @@
+//! The host: the broker around the store, where it decides which segments exist. Its answers are awaited, never guessed.
+
+use crate::id::SegmentId;
+use crate::pending::{Answer, Unanswered};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a host does not let a segment be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+impl Unanswered for Result<(), Refusal> {
+    fn unanswered() -> Self {
+        Err(Refusal("the host let go of the question without an answer".to_owned()))
+    }
+}
+
+/// A host that keeps the list of segments itself.
+pub trait Host: Send + Sync {
+    /// The store is about to make this segment: ahead of a roll, for a new log, or for what a truncation rewrites. The host answers when
+    /// its own list durably holds it, from any thread; until then nothing is made. Called on a shard's thread: it must not block.
+    fn register(&self, segment: &SegmentId, answer: Answer<Result<(), Refusal>>);
+}
+
+/// A host, as the configuration holds it: equal only to itself.
+#[derive(Clone)]
+pub struct SharedHost(pub Arc<dyn Host>);
+
+impl fmt::Debug for SharedHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedHost")
+    }
+}
+
+impl PartialEq for SharedHost {
+    fn eq(&self, other: &SharedHost) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
