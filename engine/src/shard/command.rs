@@ -12,7 +12,7 @@ use crate::shard::verb::{LogInfo, Verb, Verdict};
 use crossbeam_queue::ArrayQueue;
 use event_listener::{Event, EventListener, IntoNotification};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use strandline_disk::Doorbell;
 
 /// The number of a log in its shard. Never reused while the store is open.
@@ -162,8 +162,9 @@ pub struct Queue {
     doorbell: Doorbell,
     closed: AtomicBool,
     gone: AtomicBool,
-    outstanding: AtomicUsize,
-    bytes: AtomicUsize,
+    /// Operations and payload bytes outstanding, as `share` puts them into one number: both are taken or neither. A share that is taken
+    /// for a moment only would refuse somebody else meanwhile, who would then sleep although there is room.
+    outstanding: AtomicU64,
     limit: usize,
     bytes_limit: usize,
     room: Event,
@@ -184,6 +185,19 @@ impl std::fmt::Debug for Queue {
     }
 }
 
+/// How many bits of a share are its bytes. The limits of the configuration are 2^40 bytes and 2^20 operations.
+const BYTES_BITS: u32 = 42;
+
+/// So many operations and payload bytes as one number, which adds up and takes away for both at once.
+fn share(operations: usize, bytes: usize) -> u64 {
+    (operations as u64) << BYTES_BITS | bytes as u64
+}
+
+/// The operations and the payload bytes of such a number.
+fn operations_and_bytes(share: u64) -> (usize, usize) {
+    ((share >> BYTES_BITS) as usize, (share & ((1 << BYTES_BITS) - 1)) as usize)
+}
+
 /// A share of the limits; dropping it gives the share back.
 pub struct Admitted {
     queue: Arc<Queue>,
@@ -200,8 +214,7 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.queue.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.queue.outstanding.fetch_sub(1, Ordering::Release);
+        self.queue.outstanding.fetch_sub(share(1, self.bytes), Ordering::Release);
         // One more than those who were told and have not run yet: each share that comes back is for somebody else.
         self.queue.room.notify(1.additional());
     }
@@ -234,8 +247,7 @@ impl Queue {
             doorbell,
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            outstanding: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
+            outstanding: AtomicU64::new(0),
             limit: config.outstanding_max,
             bytes_limit: config.outstanding_bytes_max,
             room: Event::new(),
@@ -257,14 +269,18 @@ impl Queue {
         if self.closed.load(Ordering::Acquire) {
             return Err(Refused::Closed);
         }
-        let outstanding = self.outstanding.fetch_add(1, Ordering::AcqRel);
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let admitted = Admitted { queue: self.clone(), bytes };
-        if outstanding >= self.limit || before.saturating_add(bytes) > self.bytes_limit {
-            drop(admitted);
-            return Err(Refused::Overloaded(outstanding, before));
+        let taken = self.outstanding.fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
+            let (operations, held) = operations_and_bytes(taken);
+            let fits = operations < self.limit && held.saturating_add(bytes) <= self.bytes_limit;
+            fits.then(|| share(operations + 1, held + bytes))
+        });
+        match taken {
+            Ok(_) => Ok(Admitted { queue: self.clone(), bytes }),
+            Err(taken) => {
+                let (operations, held) = operations_and_bytes(taken);
+                Err(Refused::Overloaded(operations, held))
+            }
         }
-        Ok(admitted)
     }
 
     /// Queues a command that was admitted and wakes the shard.
@@ -295,7 +311,7 @@ impl Queue {
     /// Operations and payload bytes outstanding.
     #[must_use]
     pub fn outstanding(&self) -> (usize, usize) {
-        (self.outstanding.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+        operations_and_bytes(self.outstanding.load(Ordering::Relaxed))
     }
 
     /// The limits on operations and payload bytes.
@@ -344,5 +360,47 @@ impl Queue {
     #[must_use]
     pub fn payloads(&self) -> &Home {
         &self.payloads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use event_listener::Listener;
+    use std::time::Duration;
+
+    fn queue(outstanding_max: usize) -> Arc<Queue> {
+        let config = Config { outstanding_max, ..Config::new("nowhere") }.check().expect("a configuration that works");
+        Queue::new(&config, Doorbell::silent())
+    }
+
+    #[test]
+    fn whoever_is_refused_is_not_woken_by_the_refusal() {
+        let queue = queue(1);
+        let held = queue.admit(0).expect("room");
+        let room = queue.listen_for_room();
+        assert_eq!(queue.admit(0).err(), Some(Refused::Overloaded(1, 0)));
+        let room = room.wait_timeout(Duration::from_millis(1));
+        assert!(room.is_none(), "it would try again at once, and again");
+
+        let room = queue.listen_for_room();
+        drop(held);
+        assert!(room.wait_timeout(Duration::from_secs(60)).is_some());
+    }
+
+    #[test]
+    fn operations_and_bytes_are_counted_apart_up_to_their_limits() {
+        let queue = queue(2);
+        let bytes = queue.limits().1;
+        let first = queue.admit(bytes - 1).expect("room");
+        assert_eq!(queue.admit(2).err(), Some(Refused::Overloaded(1, bytes - 1)));
+        let second = queue.admit(1).expect("exactly the bytes that are left");
+        assert_eq!((queue.outstanding(), queue.admit(0).err()), ((2, bytes), Some(Refused::Overloaded(2, bytes))));
+        drop(first);
+        assert_eq!(queue.outstanding(), (1, 1));
+        drop(second);
+        assert_eq!(queue.outstanding(), (0, 0));
+        assert_eq!(operations_and_bytes(share(1 << 20, 1 << 40)), (1 << 20, 1 << 40));
     }
 }
