@@ -45,14 +45,14 @@ impl<T: Unanswered> Places<T> {
 
     pub(crate) fn pair(&self) -> (Answer<T>, Pending<T>) {
         let place = self.0.pop().unwrap_or_else(Place::new);
-        (Answer { place: Some(place.clone()) }, Pending { place, home: Some(self.clone()) })
+        (Answer { place: Some(place.clone()) }, Pending { place: Some(place), home: Some(self.clone()) })
     }
 }
 
 /// An answer and where it will be awaited.
 pub fn pair<T: Unanswered>() -> (Answer<T>, Pending<T>) {
     let place = Place::new();
-    (Answer { place: Some(place.clone()) }, Pending { place, home: None })
+    (Answer { place: Some(place.clone()) }, Pending { place: Some(place), home: None })
 }
 
 /// The side that owes the answer.
@@ -92,20 +92,29 @@ impl<T: Unanswered> Drop for Answer<T> {
 /// be called with [`on_ready`](Pending::on_ready). Dropping it does not undo what was asked for.
 #[must_use = "what was asked for goes on, but nobody will see the answer"]
 pub struct Pending<T> {
-    place: Arc<Place<T>>,
+    /// Let go of with the answer: others use it from then on.
+    place: Option<Arc<Place<T>>>,
     home: Option<Places<T>>,
 }
 
 impl<T> Pending<T> {
     /// The answer, if it has come. After it was taken once this says `None` for ever.
     pub fn try_take(&mut self) -> Option<T> {
-        let value = self.place.value.pop()?;
+        let value = self.place.as_ref()?.value.pop()?;
         // A place is used again only when the answering side has let go of it: its wake could otherwise take the waker of the next
         // user, whose callback would then never run.
-        if let Some(home) = self.home.take().filter(|_| Arc::get_mut(&mut self.place).is_some()) {
-            let _ = home.0.push(self.place.clone());
+        let place = self.place.take().and_then(|mut place| Arc::get_mut(&mut place).is_some().then_some(place));
+        if let (Some(home), Some(place)) = (self.home.take(), place) {
+            let _ = home.0.push(place);
         }
         Some(value)
+    }
+
+    /// Has `waker` woken when the answer comes; it may have come by now.
+    fn register(&self, waker: &Waker) {
+        if let Some(place) = &self.place {
+            place.waker.register(waker);
+        }
     }
 
     /// Blocks this thread until the answer comes. Not for threads that run an async executor.
@@ -115,7 +124,7 @@ impl<T> Pending<T> {
         }
         PARKER.with(|waker| {
             loop {
-                self.place.waker.register(waker);
+                self.register(waker);
                 if let Some(value) = self.try_take() {
                     return value;
                 }
@@ -133,9 +142,11 @@ impl<T> Pending<T> {
         if let Some(value) = self.try_take() {
             return f(value);
         }
-        let place = self.place.clone();
+        let Some(place) = self.place.clone() else { return };
         let callback = Arc::new(Callback { pending: Mutex::new(Some((self, Box::new(f)))) });
         place.waker.register(&Waker::from(callback.clone()));
+        // Before the answer is looked for, so that the place can be used again.
+        drop(place);
         callback.run_if_answered();
     }
 }
@@ -147,14 +158,15 @@ impl<T> Future for Pending<T> {
         if let Some(value) = self.try_take() {
             return Poll::Ready(value);
         }
-        self.place.waker.register(context.waker());
+        self.register(context.waker());
         self.try_take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl<T> std::fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Pending({})", if self.place.value.is_empty() { "not yet answered" } else { "answered" })
+        let is_waiting = self.place.as_ref().is_some_and(|place| place.value.is_empty());
+        write!(f, "Pending({})", if is_waiting { "not yet answered" } else { "answered" })
     }
 }
 
@@ -259,6 +271,18 @@ mod tests {
         answer.give(5u32);
         let (_answer, mut pending) = places.pair();
         assert_eq!(pending.try_take(), None, "a place whose answer nobody took is not used again");
+    }
+
+    #[test]
+    fn an_answer_is_taken_once_whoever_uses_its_place_by_then() {
+        let places = Places::new(4);
+        let (answer, mut first) = places.pair();
+        answer.give(1u32);
+        assert_eq!(first.try_take(), Some(1));
+        let (answer, mut second) = places.pair();
+        answer.give(2);
+        assert_eq!(first.try_take(), None, "the answer is somebody else's");
+        assert_eq!(second.try_take(), Some(2));
     }
 
     #[test]
