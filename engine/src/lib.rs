@@ -20,6 +20,7 @@ pub mod segment;
 #[doc(hidden)]
 pub mod shard;
 mod store;
+mod sync;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Codec, ForeignBatch, Header, Record, StoredBatch, StoredRecord};
 pub use config::{Config, DirectIo, LogOptions, Preallocate, SmallCommits, SyncMode};

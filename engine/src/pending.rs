@@ -3,14 +3,15 @@
 //! No lock is taken and, for pooled places, nothing is allocated: the place is an atomic one-element queue and an atomic
 //! waker. The answering side gives exactly one answer; dropped without one, it gives [`Unanswered::unanswered`].
 
-use crossbeam_queue::ArrayQueue;
-use futures_util::task::AtomicWaker;
+use crate::sync::{self, ArrayQueue, AtomicWaker, Mutex, Thread};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+
+#[cfg(all(test, loom))]
+mod loom_models;
 
 /// What is answered when the shard that owed the answer is gone.
 pub trait Unanswered {
@@ -24,13 +25,13 @@ struct Place<T> {
 }
 
 impl<T> Place<T> {
-    fn new() -> Arc<Place<T>> {
-        Arc::new(Place { value: ArrayQueue::new(1), waker: AtomicWaker::new() })
+    fn new() -> sync::Arc<Place<T>> {
+        sync::Arc::new(Place { value: ArrayQueue::new(1), waker: AtomicWaker::new() })
     }
 }
 
 /// Places that are used again, so that an append allocates nothing in steady state.
-pub(crate) struct Places<T>(Arc<ArrayQueue<Arc<Place<T>>>>);
+pub(crate) struct Places<T>(sync::Arc<ArrayQueue<sync::Arc<Place<T>>>>);
 
 impl<T> Clone for Places<T> {
     fn clone(&self) -> Self {
@@ -40,7 +41,7 @@ impl<T> Clone for Places<T> {
 
 impl<T: Unanswered> Places<T> {
     pub(crate) fn new(capacity: usize) -> Places<T> {
-        Places(Arc::new(ArrayQueue::new(capacity)))
+        Places(sync::Arc::new(ArrayQueue::new(capacity)))
     }
 
     pub(crate) fn pair(&self) -> (Answer<T>, Pending<T>) {
@@ -57,7 +58,7 @@ pub fn pair<T: Unanswered>() -> (Answer<T>, Pending<T>) {
 
 /// The side that owes the answer.
 pub struct Answer<T: Unanswered> {
-    place: Option<Arc<Place<T>>>,
+    place: Option<sync::Arc<Place<T>>>,
 }
 
 impl<T: Unanswered> Answer<T> {
@@ -93,7 +94,7 @@ impl<T: Unanswered> Drop for Answer<T> {
 #[must_use = "what was asked for goes on, but nobody will see the answer"]
 pub struct Pending<T> {
     /// Let go of with the answer: others use it from then on.
-    place: Option<Arc<Place<T>>>,
+    place: Option<sync::Arc<Place<T>>>,
     home: Option<Places<T>>,
 }
 
@@ -103,7 +104,7 @@ impl<T> Pending<T> {
         let value = self.place.as_ref()?.value.pop()?;
         // A place is used again only when the answering side has let go of it: its wake could otherwise take the waker of the next
         // user, whose callback would then never run.
-        let place = self.place.take().and_then(|mut place| Arc::get_mut(&mut place).is_some().then_some(place));
+        let place = self.place.take().and_then(|mut place| sync::Arc::get_mut(&mut place).is_some().then_some(place));
         if let (Some(home), Some(place)) = (self.home.take(), place) {
             let _ = home.0.push(place);
         }
@@ -128,7 +129,7 @@ impl<T> Pending<T> {
                 if let Some(value) = self.try_take() {
                     return value;
                 }
-                std::thread::park();
+                sync::park();
             }
         })
     }
@@ -208,8 +209,8 @@ impl Wake for Unpark {
     }
 }
 
-thread_local! {
-    static PARKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+sync::thread_local! {
+    static PARKER: Waker = Waker::from(Arc::new(Unpark(sync::current())));
 }
 
 #[cfg(test)]

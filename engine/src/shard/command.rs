@@ -9,10 +9,10 @@ use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Answer, Places, Unanswered};
 pub use crate::shard::read::ReadBatches;
 use crate::shard::verb::{LogInfo, Verb, Verdict};
-use crossbeam_queue::ArrayQueue;
+use crate::sync::{self, ArrayQueue, AtomicBool};
 use event_listener::{Event, EventListener, IntoNotification};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use strandline_disk::Doorbell;
 
 /// The number of a log in its shard. Never reused while the store is open.
@@ -164,7 +164,7 @@ pub struct Queue {
     gone: AtomicBool,
     /// Operations and payload bytes outstanding, as `share` puts them into one number: both are taken or neither. A share that is taken
     /// for a moment only would refuse somebody else meanwhile, who would then sleep although there is room.
-    outstanding: AtomicU64,
+    outstanding: sync::AtomicU64,
     limit: usize,
     bytes_limit: usize,
     room: Event,
@@ -247,13 +247,13 @@ impl Queue {
             doorbell,
             closed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            outstanding: AtomicU64::new(0),
+            outstanding: sync::AtomicU64::new(0),
             limit: config.outstanding_max,
             bytes_limit: config.outstanding_bytes_max,
             room: Event::new(),
             receipts: Places::new(config.outstanding_max),
             payloads: Home {
-                buffers: Arc::new(ArrayQueue::new(PAYLOADS_KEPT.min(config.outstanding_max))),
+                buffers: Arc::new(crossbeam_queue::ArrayQueue::new(PAYLOADS_KEPT.min(config.outstanding_max))),
                 bytes_max: PAYLOAD_BYTES_KEPT,
             },
             read_memory: ReadMemory::new(READS_KEPT, config.read_bytes_max as usize * 2),

@@ -7,6 +7,8 @@ mod commit;
 mod flush;
 mod give_up;
 mod inspect;
+#[cfg(all(test, loom))]
+mod loom_models;
 pub mod open;
 mod prepare;
 mod read;

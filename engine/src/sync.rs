@@ -1,0 +1,150 @@
+//! What threads share by: each type under one name, so that a model checker can take its place.
+//!
+//! `--cfg loom` builds the engine with types that loom watches. The queue is then a stand-in that orders more than the real one does (a
+//! lock); the waker is the algorithm of the real one, step by step, over watched atomics.
+
+#[cfg(loom)]
+pub(crate) use modelled::*;
+#[cfg(not(loom))]
+pub(crate) use real::*;
+
+#[cfg(not(loom))]
+mod real {
+    pub(crate) use crossbeam_queue::ArrayQueue;
+    pub(crate) use futures_util::task::AtomicWaker;
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
+    pub(crate) use std::sync::{Arc, Mutex};
+    pub(crate) use std::thread::{Thread, current, park};
+    pub(crate) use std::thread_local;
+}
+
+#[cfg(loom)]
+mod modelled {
+    use loom::sync::Condvar;
+    use loom::sync::atomic::AtomicUsize;
+    use std::collections::VecDeque;
+    use std::sync::atomic::Ordering;
+    use std::task::Waker;
+
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
+    pub(crate) use loom::sync::{Arc, Mutex};
+    pub(crate) use loom::thread_local;
+
+    /// A thread as far as it can be woken, in place of std's. Loom's own takes an unpark that comes late for the end of whatever the
+    /// thread waits for by then.
+    #[derive(Clone)]
+    pub(crate) struct Thread(std::sync::Arc<Parking>);
+
+    struct Parking {
+        is_woken: Mutex<bool>,
+        changed: Condvar,
+    }
+
+    thread_local! {
+        static CURRENT: Thread =
+            Thread(std::sync::Arc::new(Parking { is_woken: Mutex::new(false), changed: Condvar::new() }));
+    }
+
+    pub(crate) fn current() -> Thread {
+        CURRENT.with(Clone::clone)
+    }
+
+    pub(crate) fn park() {
+        let Thread(parking) = current();
+        let mut is_woken = parking.is_woken.lock().expect("no panic while it is held");
+        while !std::mem::take(&mut *is_woken) {
+            is_woken = parking.changed.wait(is_woken).expect("no panic while it is held");
+        }
+    }
+
+    impl Thread {
+        pub(crate) fn unpark(&self) {
+            *self.0.is_woken.lock().expect("no panic while it is held") = true;
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// A bounded queue under a lock, in place of crossbeam's.
+    pub(crate) struct ArrayQueue<T> {
+        items: Mutex<VecDeque<T>>,
+        capacity: usize,
+    }
+
+    impl<T> ArrayQueue<T> {
+        pub(crate) fn new(capacity: usize) -> ArrayQueue<T> {
+            ArrayQueue { items: Mutex::new(VecDeque::new()), capacity }
+        }
+
+        pub(crate) fn push(&self, item: T) -> Result<(), T> {
+            let mut items = self.items.lock().expect("no panic while it is held");
+            if items.len() == self.capacity {
+                return Err(item);
+            }
+            items.push_back(item);
+            Ok(())
+        }
+
+        pub(crate) fn pop(&self) -> Option<T> {
+            self.items.lock().expect("no panic while it is held").pop_front()
+        }
+
+        pub(crate) fn len(&self) -> usize {
+            self.items.lock().expect("no panic while it is held").len()
+        }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
+    }
+
+    const WAITING: usize = 0;
+    const REGISTERING: usize = 1;
+    const WAKING: usize = 2;
+
+    /// The waker of `futures`: whoever changes the state away from `WAITING` has the waker for itself.
+    pub(crate) struct AtomicWaker {
+        state: AtomicUsize,
+        /// A lock only in name: that somebody would have to wait for it is a failure of the states.
+        waker: std::sync::Mutex<Option<Waker>>,
+    }
+
+    impl AtomicWaker {
+        pub(crate) fn new() -> AtomicWaker {
+            AtomicWaker { state: AtomicUsize::new(WAITING), waker: std::sync::Mutex::new(None) }
+        }
+
+        fn exchange(&self, waker: Option<Waker>) -> Option<Waker> {
+            let mut held = self.waker.try_lock().expect("the states keep everybody else out");
+            std::mem::replace(&mut *held, waker)
+        }
+
+        pub(crate) fn register(&self, waker: &Waker) {
+            let begun = self.state.compare_exchange(WAITING, REGISTERING, Ordering::Acquire, Ordering::Acquire);
+            match begun {
+                Ok(_) => {
+                    drop(self.exchange(Some(waker.clone())));
+                    let ended = self.state.compare_exchange(REGISTERING, WAITING, Ordering::AcqRel, Ordering::Acquire);
+                    if ended.is_err() {
+                        // Somebody wakes meanwhile, and leaves it to this side.
+                        let waker = self.exchange(None);
+                        self.state.swap(WAITING, Ordering::AcqRel);
+                        if let Some(waker) = waker {
+                            waker.wake();
+                        }
+                    }
+                }
+                Err(WAKING) => waker.wake_by_ref(),
+                Err(_) => {}
+            }
+        }
+
+        pub(crate) fn take(&self) -> Option<Waker> {
+            if self.state.fetch_or(WAKING, Ordering::AcqRel) != WAITING {
+                return None;
+            }
+            let waker = self.exchange(None);
+            self.state.fetch_and(!WAKING, Ordering::Release);
+            waker
+        }
+    }
+}
