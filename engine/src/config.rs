@@ -140,6 +140,8 @@ pub enum Sabotage {
     RecordBeforeEdit,
     /// Recovery leaves what lies past the end where it is.
     KeepDeadTail,
+    /// No log is ever known as clean: each is looked at when the store opens.
+    NeverClean,
     /// Callers are answered when a commit is started.
     AnswerBeforeCompletion,
     /// One barrier stands for every file, also for those whose blocks were never written or go through the page cache.

@@ -129,7 +129,12 @@ fn worker_switches() -> u64 {
 
 /// A store whose write head is one large written segment, warm: its pools are filled, its successor rests half made.
 fn warm(root: &std::path::Path) -> (Store, Log) {
-    let store = open(Config { segment_bytes: 96 << 20, arena_bytes: 16 << 20, ..Config::new(root) });
+    let store = open(Config {
+        segment_bytes: 96 << 20,
+        arena_bytes: 16 << 20,
+        tail_cache_bytes: 256 << 10,
+        ..Config::new(root)
+    });
     let log = log_of(&store, "warm");
     for depth in [1, 64, 256, 1, 64] {
         appends(&store, &log, 2_000, depth, &mut VecDeque::new());

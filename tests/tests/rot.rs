@@ -15,13 +15,18 @@ use strandline_tests::harness::model::Held;
 use strandline_tests::harness::running::{Opening, open};
 use strandline_tests::harness::{Machine, Step};
 
+/// A configuration under which no log is known as clean: opening looks at each.
+fn looked_at() -> strandline::Config {
+    strandline::Config { sabotage: Some(strandline::config::Sabotage::NeverClean), ..small() }
+}
+
 const fn append(log: usize, batches: usize, bytes: usize) -> Step {
     Step::Append { log, batches, records: 2, bytes }
 }
 
 /// A closed store: log 0 with some sealed segments and an active one, log 1 with one batch.
 fn store(seed: u64, bytes: usize) -> Machine {
-    let mut machine = Machine::new(seed, small());
+    let mut machine = Machine::new(seed, looked_at());
     machine.open().expect("an open");
     machine.run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Answer, append(1, 1, 300)]).expect("logs");
     let batches = 130_000 / bytes;
@@ -149,7 +154,7 @@ fn cr_03_a_hole_is_reported_and_what_stands_behind_it_is_read() {
 fn rot_below_the_durable_end_of_the_active_segment_fences_it_and_the_log_goes_on_in_a_new_one() {
     for within in [0, 20, HEADER_BYTES + 3] {
         for place in [0, 3, 6] {
-            let mut machine = Machine::new(3, small());
+            let mut machine = Machine::new(3, looked_at());
             machine.open().expect("an open");
             machine
                 .run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Answer, append(0, 7, 700), append(1, 1, 9)])
@@ -179,7 +184,7 @@ fn rot_below_the_durable_end_of_the_active_segment_fences_it_and_the_log_goes_on
 
 #[test]
 fn cr_05_a_file_cut_anywhere_in_its_last_batch_ends_after_the_one_before_it() {
-    let mut machine = Machine::new(4, small());
+    let mut machine = Machine::new(4, looked_at());
     machine.open().expect("an open");
     machine
         .run(&[Step::OpenLog(0), Step::Idle, append(0, 1, 200), Step::Answer, append(0, 1, 250), Step::Answer])
@@ -232,7 +237,7 @@ fn cr_06_cr_10_cr_11_an_index_that_is_damaged_cut_or_missing_is_built_again_from
 #[test]
 fn cr_13_a_zero_tail_is_a_clean_end_a_stale_one_too_and_a_bad_header_before_good_data_is_damage() {
     let closed = || {
-        let mut machine = Machine::new(6, small());
+        let mut machine = Machine::new(6, looked_at());
         machine.open().expect("an open");
         machine
             .run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Answer, append(0, 5, 700), append(1, 9, 700)])
@@ -273,7 +278,7 @@ fn cr_13_a_zero_tail_is_a_clean_end_a_stale_one_too_and_a_bad_header_before_good
 #[test]
 fn cr_20_what_was_found_after_a_kill_is_still_there_after_a_power_cut() {
     for seed in 0..30 {
-        let mut machine = Machine::new(seed, small());
+        let mut machine = Machine::new(seed, looked_at());
         machine.world.set_direct(seed % 2 == 0);
         machine.open().expect("an open");
         machine
@@ -288,7 +293,7 @@ fn cr_20_what_was_found_after_a_kill_is_still_there_after_a_power_cut() {
 
 #[test]
 fn cr_22_an_empty_segment_is_used_again_however_often_the_store_is_opened() {
-    let mut machine = Machine::new(7, small());
+    let mut machine = Machine::new(7, looked_at());
     machine.open().expect("an open");
     machine.run(&[Step::OpenLog(0), Step::Idle]).expect("a log");
     let files = machine.world.files();

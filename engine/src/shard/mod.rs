@@ -12,6 +12,7 @@ mod loom_models;
 pub mod open;
 mod prepare;
 mod read;
+mod receive;
 mod recover;
 pub mod release;
 mod report;

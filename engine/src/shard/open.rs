@@ -69,7 +69,6 @@ pub async fn open<D: Disk>(
     config: CheckedConfig,
     queue: Arc<Queue>,
 ) -> Result<(Shard<D>, OpenReport), OpenError> {
-    assert!(!sabotaged!(config, PanicOnOpen), "a deliberate panic");
     let Opened { manifest, store, life, logs, released, mut report } = open_manifest(&disk, &config).await?;
     let siblings = Arc::default();
     let share = Share { store, life, edits: manifest.edits(), manifest: Some(manifest), siblings, logs };
@@ -85,6 +84,7 @@ pub async fn open<D: Disk>(
 /// # Errors
 /// [`OpenError`].
 pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<Opened<D>, OpenError> {
+    assert!(!sabotaged!(config, PanicOnOpen), "a deliberate panic");
     let started_ns = disk.now().boot_ns;
     let store = manifest::identity::identify(disk, config).await?;
     let name = Name::new(layout::MANIFEST_DIRECTORY).expect("a plain name");

@@ -5,6 +5,7 @@ use super::command::LogNumber;
 use super::rouse::{self, Roused};
 use super::shard::{Event, Shard};
 use super::timers::Timer;
+use crate::config::sabotaged;
 use crate::error::AppendError;
 use crate::format::manifest::Edit;
 use crate::log::{Successor, clean_edit};
@@ -24,7 +25,7 @@ impl<D: Disk> Shard<D> {
     /// Tells the manifest of a log that has rested long that it is clean. True when an edit was handed in.
     pub(super) fn let_sleep(&mut self, number: LogNumber) -> bool {
         let log = &mut self.logs[number.0];
-        if log.clean || log.dormant.is_some() {
+        if log.clean || log.dormant.is_some() || sabotaged!(self.config, NeverClean) {
             return false;
         }
         let Some(edit) = clean_edit(log) else { return false };

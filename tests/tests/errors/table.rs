@@ -4,8 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The files whose errors callers see.
-const FILES: [&str; 8] = [
-    "engine/src/error.rs",
+const FILES: [&str; 11] = [
+    "engine/src/error/mod.rs",
+    "engine/src/error/verb.rs",
+    "engine/src/error/manifest.rs",
+    "engine/src/host.rs",
     "engine/src/config.rs",
     "engine/src/batch/mod.rs",
     "engine/src/id.rs",

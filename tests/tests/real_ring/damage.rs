@@ -10,6 +10,11 @@ use strandline::format::segment::SegmentState;
 use strandline::{Config, Log, Offset, OpenError, ReadError, Store};
 use strandline_disk::Position;
 
+/// A configuration under which no log is known as clean: opening looks at each.
+fn looked_at(root: &std::path::Path) -> Config {
+    Config { sabotage: Some(strandline::config::Sabotage::NeverClean), ..small(root) }
+}
+
 /// Flips the bits of `bytes` at `at`.
 fn flip(file: &Path, at: u64, bytes: usize) {
     let open = OpenOptions::new().read(true).write(true).open(file).expect("a file of ours");
@@ -67,7 +72,7 @@ fn assert_only_lost(log: &Log, end: u64, length: usize, lost: std::ops::Range<u6
 fn rot_in_a_sealed_segment_costs_only_the_batch_that_it_hit() {
     for (length, in_header) in [(300, false), (300, true), (20_000, false), (20_000, true)] {
         let place = place();
-        let config = small(place.path());
+        let config = looked_at(place.path());
         filled(&config, 400_000 / (length as u64 + 200), length);
         let in_first = batches(place.path(), 0);
         let hit = in_first[in_first.len() / 2];
@@ -85,7 +90,7 @@ fn rot_in_a_sealed_segment_costs_only_the_batch_that_it_hit() {
 fn a_damaged_footer_or_index_costs_nothing() {
     for which in 0..3 {
         let place = place();
-        let config = small(place.path());
+        let config = looked_at(place.path());
         filled(&config, 300, 900);
         let file = data_file(place.path(), 0);
         let size = fs::metadata(&file).expect("there").len();
@@ -106,7 +111,7 @@ fn a_damaged_footer_or_index_costs_nothing() {
 #[test]
 fn a_lost_data_file_of_a_sealed_segment_takes_no_other_down() {
     let place = place();
-    let config = small(place.path());
+    let config = looked_at(place.path());
     filled(&config, 300, 900);
     let lost = batches(place.path(), 0);
     let end = lost.last().expect("batches").header.end;
@@ -128,7 +133,7 @@ fn head(root: &Path) -> usize {
 #[test]
 fn rot_below_the_durable_end_of_the_write_head_is_kept_named_and_never_appended_over() {
     let place = place();
-    let config = small(place.path());
+    let config = looked_at(place.path());
     filled(&config, 60, 500);
     let found = batches(place.path(), 0);
     let hit = found[30];
@@ -150,7 +155,7 @@ fn rot_below_the_durable_end_of_the_write_head_is_kept_named_and_never_appended_
 #[test]
 fn what_lies_past_the_end_is_torn_cleared_and_reported() {
     let place = place();
-    let config = small(place.path());
+    let config = looked_at(place.path());
     filled(&config, 20, 500);
     let (header, bytes) = load(&segments(place.path())[0]);
     let last = *find_batches(&bytes[4096..], Position(4096), header.uid, 64 << 20).last().expect("a mark");
@@ -171,7 +176,7 @@ fn what_lies_past_the_end_is_torn_cleared_and_reported() {
 fn a_last_batch_that_was_torn_is_gone_and_its_offset_is_used_again() {
     let place = place();
     // No mark, so that nothing proves that the last batch had been durable: a crash in the middle of its write.
-    let config = small(place.path());
+    let config = looked_at(place.path());
     filled(&config, 20, 500);
     let (header, bytes) = load(&segments(place.path())[0]);
     let found = find_batches(&bytes[4096..], Position(4096), header.uid, 64 << 20);
@@ -193,7 +198,7 @@ fn a_last_batch_that_was_torn_is_gone_and_its_offset_is_used_again() {
 #[test]
 fn a_header_block_that_rotted_costs_nothing_and_is_reported() {
     let place = place();
-    let config = small(place.path());
+    let config = looked_at(place.path());
     filled(&config, 20, 500);
     flip(&data_file(place.path(), head(place.path())), 40, 4);
     let store = open(config);
@@ -204,7 +209,7 @@ fn a_header_block_that_rotted_costs_nothing_and_is_reported() {
 #[test]
 fn a_stray_directory_is_reported_and_left_alone() {
     let place = place();
-    let config = small(place.path());
+    let config = looked_at(place.path());
     filled(&config, 2, 10);
     fs::create_dir(place.path().join("rot-r0-s77")).expect("made");
     fs::write(place.path().join("rot-r0-s77/data.0"), "something").expect("written");
@@ -218,7 +223,7 @@ fn either_copy_of_the_manifest_is_enough() {
     for copy in ["manifest/a", "manifest/b"] {
         for how in 0..3 {
             let place = place();
-            let config = small(place.path());
+            let config = looked_at(place.path());
             filled(&config, 300, 900);
             let file = place.path().join(copy);
             match how {
@@ -240,7 +245,7 @@ fn either_copy_of_the_manifest_is_enough() {
 /// Damages files of a good store and gives the refusal to open it.
 fn refusal(damage: impl FnOnce(&Path)) -> OpenError {
     let place = place();
-    let config = small(place.path());
+    let config = looked_at(place.path());
     filled(&config, 300, 900);
     damage(place.path());
     Store::open(config).expect_err("it must not open")
@@ -277,8 +282,8 @@ fn a_store_whose_identity_or_manifest_is_lost_is_refused_and_says_which() {
 fn a_copy_that_is_made_again_under_a_larger_setting_never_rolls_the_manifest_back() {
     for lost in ["manifest/a", "manifest/b"] {
         let place = place();
-        filled(&small(place.path()), 20, 1_000);
-        let larger = Config { manifest_bytes: 256 << 10, ..small(place.path()) };
+        filled(&looked_at(place.path()), 20, 1_000);
+        let larger = Config { manifest_bytes: 256 << 10, ..looked_at(place.path()) };
         fs::remove_file(place.path().join(lost)).expect("a copy");
         // Several opens, so that a page of either half is the newest once.
         for round in 0..4 {
@@ -297,7 +302,7 @@ fn a_copy_that_is_made_again_under_a_larger_setting_never_rolls_the_manifest_bac
 #[test]
 fn a_file_that_shrinks_while_it_is_open_is_an_error_and_no_endless_read() {
     let place = place();
-    let config = small(place.path());
+    let config = looked_at(place.path());
     let store = open(config.clone());
     let log = log_of(&store, "rot");
     for number in 0..20 {
