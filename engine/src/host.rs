@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 /// Why a host does not let a segment be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(pub String);
+#[error("{reason}")]
+pub struct Refusal {
+    /// What it says.
+    pub reason: String,
+}
 
 impl Unanswered for Result<(), Refusal> {
     fn unanswered() -> Self {
-        Err(Refusal("the host let go of the question without an answer".to_owned()))
+        Err(Refusal { reason: "the host let go of the question without an answer".to_owned() })
     }
 }
 

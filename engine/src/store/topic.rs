@@ -18,6 +18,9 @@ impl Store {
     /// # Errors
     /// [`LogError`]; what was made before it stays, and the same call goes on from there.
     pub fn create_topic(&self, topic: &Topic, ranges: u32) -> Result<Vec<Log>, LogError> {
+        if ranges.checked_sub(1).is_some_and(|last| RangeNumber::new(last).is_none()) {
+            return Err(LogError::TooManyRanges { ranges });
+        }
         let numbers = (0..ranges).map(|number| RangeNumber::new(number).ok_or(LogError::TooManyRanges { ranges }));
         numbers.map(|number| self.log(topic, number?)).collect()
     }

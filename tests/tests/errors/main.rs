@@ -7,3 +7,5 @@ mod config;
 mod manifest;
 mod simulated;
 mod table;
+mod verbs;
+mod verbs_simulated;

@@ -16,18 +16,18 @@ use strandline_disk::sim::{Fault, SimDisk, SimWorld, Times, What, When};
 use strandline_disk::{Disk, Errno, Verb};
 
 /// A shard on a disk of its own.
-struct Machine {
-    world: SimWorld,
-    shard: Shard<SimDisk>,
-    queue: Arc<Queue>,
+pub(super) struct Machine {
+    pub(super) world: SimWorld,
+    pub(super) shard: Shard<SimDisk>,
+    pub(super) queue: Arc<Queue>,
 }
 
 impl Machine {
-    fn new() -> Machine {
+    pub(super) fn new() -> Machine {
         Machine::open(SimWorld::new(1)).expect("an open store")
     }
 
-    fn open(world: SimWorld) -> Result<Machine, OpenError> {
+    pub(super) fn open(world: SimWorld) -> Result<Machine, OpenError> {
         let config = small(Path::new("/")).check().expect("a configuration");
         let disk = world.open();
         let queue = Queue::new(&config, disk.doorbell());
@@ -35,11 +35,11 @@ impl Machine {
         Ok(Machine { world, shard, queue })
     }
 
-    fn fail(&self, when: When, errno: Errno, times: Times) {
+    pub(super) fn fail(&self, when: When, errno: Errno, times: Times) {
         self.world.inject(Fault { when, what: What::Errno(errno), times });
     }
 
-    fn turn_until<T>(&mut self, mut pending: Pending<T>) -> T {
+    pub(super) fn turn_until<T>(&mut self, mut pending: Pending<T>) -> T {
         for _ in 0..100_000 {
             if let Some(answer) = pending.try_take() {
                 return answer;
@@ -49,7 +49,7 @@ impl Machine {
         panic!("100,000 turns brought no answer")
     }
 
-    fn ask<T: Unanswered>(
+    pub(super) fn ask<T: Unanswered>(
         &mut self,
         command: impl FnOnce(strandline::pending::Answer<T>, &Arc<Queue>) -> Command,
     ) -> T {
@@ -59,7 +59,7 @@ impl Machine {
         self.turn_until(pending)
     }
 
-    fn log(&mut self, name: &str) -> Result<LogNumber, LogError> {
+    pub(super) fn log(&mut self, name: &str) -> Result<LogNumber, LogError> {
         let log = LogId { topic: Topic::new(name).expect("a topic"), range: RangeNumber::default() };
         self.ask(|answer, queue| Command::OpenLog {
             log,
@@ -70,11 +70,11 @@ impl Machine {
         .map(|opened| opened.number)
     }
 
-    fn append(&mut self, log: LogNumber) -> AppendAnswer {
+    pub(super) fn append(&mut self, log: LogNumber) -> AppendAnswer {
         self.append_at(log, Level::Durable)
     }
 
-    fn append_at(&mut self, log: LogNumber, level: Level) -> AppendAnswer {
+    pub(super) fn append_at(&mut self, log: LogNumber, level: Level) -> AppendAnswer {
         let mut builder = BatchBuilder::new(BatchLimits { records_max: 10, bytes_max: 1000 });
         builder.push(&Record { value: Some(b"v"), ..Record::default() }).expect("room");
         let batch = builder.build().expect("a record");
@@ -88,7 +88,7 @@ impl Machine {
         })
     }
 
-    fn read(&mut self, log: LogNumber) -> ReadAnswer {
+    pub(super) fn read(&mut self, log: LogNumber) -> ReadAnswer {
         let (offset, bytes) = (Offset(0), 1);
         let past_durable = false;
         self.ask(|answer, queue| {
@@ -97,12 +97,12 @@ impl Machine {
         })
     }
 
-    fn close(&mut self) -> Result<(), CloseError> {
+    pub(super) fn close(&mut self) -> Result<(), CloseError> {
         self.ask(|answer, _| Command::Close { answer })
     }
 }
 
-fn on_data(verb: Verb) -> When {
+pub(super) fn on_data(verb: Verb) -> When {
     When::VerbOnPath(verb, "data.".to_owned())
 }
 
