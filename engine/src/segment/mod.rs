@@ -7,6 +7,7 @@ pub mod cut;
 pub mod mend;
 pub mod rewrite;
 pub mod seal;
+pub mod shrink;
 pub mod survey;
 pub mod tail;
 pub mod unopened;

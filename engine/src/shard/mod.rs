@@ -22,6 +22,7 @@ pub mod rouse;
 mod settle;
 #[expect(clippy::module_inception, reason = "the noun of this file is the shard")]
 mod shard;
+mod shrink;
 mod siblings;
 mod stage;
 mod stray;

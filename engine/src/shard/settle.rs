@@ -39,6 +39,8 @@ impl<D: Disk> Shard<D> {
             Event::Sealed { log, segment, result } => self.settle_sealed(log, segment, result),
             Event::Announced { log, result } => self.note_manifest_failure(log, result),
             Event::Answered { give } => give(),
+            Event::Shrunk { log, segment, size, result } => self.settle_shrunk(log, segment, size, result),
+            Event::Cut(result) => self.settle_cut(result),
             Event::Verb { log, finish } => self.settle_verb(log, finish),
             Event::Roused { log, result } => self.settle_roused(log, result),
             Event::Read(read) => self.settle_read(*read),
@@ -63,7 +65,8 @@ impl<D: Disk> Shard<D> {
             Event::Prepared { log, .. }
             | Event::Sealed { log, .. }
             | Event::Announced { log, .. }
-            | Event::Roused { log, .. } => *log,
+            | Event::Roused { log, .. }
+            | Event::Shrunk { log, .. } => *log,
             _ => return,
         };
         self.logs[number.0].tasks -= 1;
@@ -456,9 +459,12 @@ impl<D: Disk> Shard<D> {
             Ok(sealed_at_ms) => {
                 closed.sealed = true;
                 closed.sealed_at_ms = sealed_at_ms;
-                closed.loaded = None; // Opened again when it is read.
+                let used = closed.loaded.take().map(|loaded| (loaded.index.entries().len(), loaded.data_end));
                 self.answer_sealings(number, segment, &Ok(()));
                 self.release_below_the_start(number);
+                if let Some((index_entries, data_end)) = used {
+                    self.shrink_later(number, segment, index_entries, data_end);
+                }
             }
             Err(error) => {
                 // The data is durable and readable; the next open seals the segment.

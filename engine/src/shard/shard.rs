@@ -72,6 +72,15 @@ pub(super) enum Event<D: Disk> {
         log: LogNumber,
         result: Result<Option<Box<Roused>>, RouseError>,
     },
+    /// A segment is valid at a smaller size, and the manifest knows that.
+    Shrunk {
+        log: LogNumber,
+        segment: Seq,
+        size: u64,
+        result: Result<(strandline_disk::File, u64), ManifestError>,
+    },
+    /// A shrunk file was cut.
+    Cut(Result<(), DiskError>),
     /// Something is ready to be answered.
     Answered {
         give: Box<dyn FnOnce()>,
@@ -135,6 +144,9 @@ pub struct Shard<D: Disk> {
     pub(super) seen_failures: u64,
     /// Verbs that wait for their turn.
     pub(super) verbs: Verbs,
+    /// Segments that were sealed far from full, and the sizes that would do; and whether one is being shrunk.
+    pub(super) to_shrink: VecDeque<(LogNumber, Seq, u64)>,
+    pub(super) shrinking: bool,
     /// Who waits for a segment to be sealed.
     pub(super) sealings: BTreeMap<(LogNumber, Seq), Vec<(u64, Answer<Verdict<Sealed>>)>>,
     /// What the tail caches take.
@@ -202,6 +214,8 @@ impl<D: Disk> Shard<D> {
             siblings,
             seen_failures: 0,
             verbs: Verbs::new(),
+            to_shrink: VecDeque::new(),
+            shrinking: false,
             sealings: BTreeMap::new(),
             tail_budget,
             spare_lists: Vec::new(),

@@ -213,7 +213,7 @@ pub fn indexes_equal_scans(disk: &Disk) -> Checked {
     for segment in disk.segments() {
         let Stage::Sealed { opening, closing } = segment.record.stage else { continue };
         let Some(bytes) = disk.bytes(&segment.path) else { continue };
-        let footer = match SegmentFooter::decode(bytes.get(bytes.len().saturating_sub(BLOCK)..).unwrap_or_default()) {
+        let footer = match SegmentFooter::decode(footer_of(bytes, segment.record.size)) {
             Ok(footer) => footer,
             Err(why) => return broken(PROMISE, format!("{}: the footer does not verify: {why}", segment.path)),
         };
@@ -236,6 +236,12 @@ pub fn indexes_equal_scans(disk: &Disk) -> Checked {
         ensure(equal, PROMISE, || format!("{}: {stored:?} of {footer:?}, a scan gives {scanned:?}", segment.path))?;
     }
     Ok(())
+}
+
+/// The footer block of a file whose size is `size`; a file that was just shrunk may be longer still.
+fn footer_of(bytes: &[u8], size: u64) -> &[u8] {
+    let size = size as usize;
+    bytes.get(size.saturating_sub(BLOCK)..size).unwrap_or_default()
 }
 
 /// The batches and marks of a file, one behind the other, up to the first that does not verify.

@@ -1,0 +1,88 @@
+//! Shrinking in the background: segments that were sealed far from full, one after the other.
+
+use super::command::LogNumber;
+use super::shard::{Event, Shard};
+use crate::format::manifest::Edit;
+use crate::id::Seq;
+use crate::manifest::ManifestError;
+use crate::segment::closed::open_file;
+use crate::segment::shrink;
+use strandline_disk::Disk;
+
+impl<D: Disk> Shard<D> {
+    /// Notes a segment that was just sealed, when it is worth shrinking.
+    pub(super) fn shrink_later(
+        &mut self,
+        number: LogNumber,
+        seq: Seq,
+        index_entries: usize,
+        data_end: strandline_disk::Position,
+    ) {
+        let log = &self.logs[number.0];
+        let Some(closed) = log.closed.iter().find(|closed| closed.id.seq == seq) else { return };
+        if let Some(size) = shrink::shrunk_size(closed.size, data_end, index_entries) {
+            self.to_shrink.push_back((number, seq, size));
+            self.shrink_next();
+        }
+    }
+
+    /// Shrinks the next segment, unless one is being shrunk, or its log is changed by a verb just now.
+    pub(super) fn shrink_next(&mut self) {
+        if self.shrinking || self.closing.is_some() {
+            return;
+        }
+        let Some((number, seq, size)) = self.to_shrink.pop_front() else { return };
+        let log = &self.logs[number.0];
+        let free = !log.verb_at_work && !log.deleted && log.latch.is_none();
+        let found = log.closed.iter().find(|closed| closed.id.seq == seq && closed.sealed).filter(|_| free).cloned();
+        let Some(closed) = found else { return self.shrink_next() };
+        self.shrinking = true;
+        let (disk, edits) = (self.disk.clone(), self.edits.clone());
+        self.spawn_background(number, async move {
+            let shrunk = async {
+                let (_, file) = open_file(&disk, &closed.id, closed.generation).await.map_err(ManifestError::Disk)?;
+                shrink::prepare(&disk, &file, &closed, size).await.map_err(ManifestError::Disk)?;
+                // Durable before anything is cut: the manifest says where the footer is.
+                edits.submit(vec![Edit::Shrunk { segment: closed.id.clone(), size }]).await?;
+                Ok(file)
+            };
+            let result = shrunk.await;
+            Event::Shrunk { log: number, segment: seq, size, result: result.map(|file| (file, closed.size)) }
+        });
+    }
+
+    /// The manifest knows the new size: the file may be cut.
+    pub(super) fn settle_shrunk(
+        &mut self,
+        number: LogNumber,
+        seq: Seq,
+        size: u64,
+        result: Result<(strandline_disk::File, u64), ManifestError>,
+    ) {
+        match result {
+            Ok((file, from)) => {
+                if let Some(closed) = self.logs[number.0].closed.iter_mut().find(|closed| closed.id.seq == seq) {
+                    closed.size = size;
+                    closed.loaded = None; // Opened again, with its footer elsewhere, when it is read.
+                }
+                let disk = self.disk.clone();
+                self.spawn(async move { Event::Cut(shrink::cut(&disk, &file, from, size).await) });
+            }
+            Err(error) => {
+                tracing::warn!(log = %self.logs[number.0].id, %error, "a segment was not shrunk");
+                self.latch_what_the_manifest_took_along(&error);
+                self.shrinking = false;
+                self.shrink_next();
+            }
+        }
+    }
+
+    /// A file was cut, as far as that went.
+    pub(super) fn settle_cut(&mut self, result: Result<(), strandline_disk::DiskError>) {
+        if let Err(error) = result {
+            tracing::warn!(%error, "what a shrunk segment does not use stays with it");
+        }
+        self.shrinking = false;
+        self.shrink_next();
+    }
+}
