@@ -157,9 +157,6 @@ impl<D: Disk> Shard<D> {
     fn take_cut(&mut self, number: LogNumber, before: Offset, done: Done) -> Truncated {
         let Done { end, epoch, head, gone } = done;
         let log = &mut self.logs[number.0];
-        let is_gone = |seq: Seq| gone.iter().any(|(gone, ..)| *gone == seq);
-        log.active.take_if(|active| is_gone(active.id.seq));
-        log.closed.retain(|closed| !is_gone(closed.id.seq));
         match head {
             Head::None => {}
             Head::Active(active) => log.active = Some(*active),
@@ -169,6 +166,10 @@ impl<D: Disk> Shard<D> {
                 }
             }
         }
+        // By their files: the segment that was rewritten keeps its number.
+        let is_gone = |uid: Uid| gone.iter().any(|(_, gone, _)| *gone == uid);
+        log.active.take_if(|active| is_gone(active.uid));
+        log.closed.retain(|closed| !is_gone(closed.uid));
         log.epoch = epoch;
         log.marked_end = Offset(0);
         // Receipts for what was dropped are void, also where their offsets are given again.
