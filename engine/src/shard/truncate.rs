@@ -272,10 +272,11 @@ impl<D: Disk> Cutting<D> {
 
     /// Clears what was dropped of the active segment, durably, and goes on behind what is left.
     async fn shorten(&self, file: PreparedFile, base: Offset, opened_at_ms: u64, end: Offset) -> Verdict<Active> {
+        // Its end is known by the cut. Said as the end of the segment, it would hide what was dropped far behind it.
         let expected = Expected {
             uid: file.uid,
             base,
-            end: Some(end),
+            end: None,
             size: file.size,
             look_ahead: file.look_ahead,
             cut: Some(Cut { end, epoch: self.epoch }),
