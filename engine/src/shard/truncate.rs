@@ -25,6 +25,8 @@ use strandline_disk::{Access, Disk, File, OpenFile, Position, transfer};
 pub(super) struct Plan {
     /// The offset that was asked for.
     end: Offset,
+    /// Where the log starts.
+    start: Offset,
     /// The segment in which it lies, when something of it stays.
     cut: Option<Target>,
     /// What goes whole, newest first.
@@ -123,7 +125,7 @@ impl<D: Disk> Shard<D> {
 
     fn plan_cut(&self, number: LogNumber, end: Offset) -> Plan {
         let log = &self.logs[number.0];
-        let mut plan = Plan { end, cut: None, gone: Vec::new() };
+        let mut plan = Plan { end, start: log.start, cut: None, gone: Vec::new() };
         if let Some(active) = &log.active {
             if active.base < end {
                 let file = PreparedFile {
@@ -219,7 +221,7 @@ struct Cutting<D> {
 
 impl<D: Disk> Cutting<D> {
     async fn run(&self, plan: Plan) -> Verdict<Done> {
-        let Plan { end, cut, mut gone } = plan;
+        let Plan { end, start, cut, mut gone } = plan;
         match cut {
             None => {
                 let end = self.give_up(end, &gone, Vec::new()).await?;
@@ -227,16 +229,17 @@ impl<D: Disk> Cutting<D> {
             }
             Some(Target::Active { file, base, opened_at_ms, from, to }) => {
                 let end = self.boundary(&file.file, file.uid, (from, to), end, &file.id).await?;
-                if end == base {
+                if end == base || end < start {
                     gone.push((file.id.seq, file.uid, file.generation));
-                    let end = self.give_up(end, &gone, Vec::new()).await?;
+                    // A batch that reaches over the start goes whole, and the log is empty where it starts.
+                    let end = self.give_up(end.max(start), &gone, Vec::new()).await?;
                     return Ok(Done { end, epoch: self.epoch, head: Head::None, gone });
                 }
                 self.give_up(end, &gone, Vec::new()).await?;
                 let active = self.shorten(file, base, opened_at_ms, end).await?;
                 Ok(Done { end, epoch: self.epoch, head: Head::Active(Box::new(active)), gone })
             }
-            Some(Target::Closed(closed)) => self.cut_closed(*closed, end, gone).await,
+            Some(Target::Closed(closed)) => self.cut_closed(*closed, (start, end), gone).await,
         }
     }
 
@@ -292,16 +295,21 @@ impl<D: Disk> Cutting<D> {
     }
 
     /// Rewrites a sealed segment up to `end` as a new generation. The old file goes when the manifest knows the new one.
-    async fn cut_closed(&self, closed: Closed, end: Offset, mut gone: Vec<(Seq, Uid, Generation)>) -> Verdict<Done> {
+    async fn cut_closed(
+        &self,
+        closed: Closed,
+        (start, end): (Offset, Offset),
+        mut gone: Vec<(Seq, Uid, Generation)>,
+    ) -> Verdict<Done> {
         if !closed.sealed {
             return Err(VerbError::Damaged { segment: closed.id, position: Position(0) });
         }
         let loaded = closed.load(&self.disk).await?;
         let span = (loaded.index.locate(end), loaded.data_end);
         let end = self.boundary(&loaded.file, closed.uid, span, end, &closed.id).await?;
-        if end == closed.base {
+        if end == closed.base || end < start {
             gone.push((closed.id.seq, closed.uid, closed.generation));
-            let end = self.give_up(end, &gone, Vec::new()).await?;
+            let end = self.give_up(end.max(start), &gone, Vec::new()).await?;
             return Ok(Done { end, epoch: self.epoch, head: Head::None, gone });
         }
         let next = Closed {
