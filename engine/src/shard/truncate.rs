@@ -73,9 +73,14 @@ impl<D: Disk> Shard<D> {
                     Box::new(move |shard: &mut Shard<D>| match result {
                         Ok(()) => {
                             shard.logs[number.0].fence = Some(end);
+                            shard.refuse_what_is_fenced(number);
                             shard.seal_head(number, dropped, answer);
                         }
-                        Err(error) => answer.give(Err(error.into())),
+                        Err(error) => {
+                            let error = error.into();
+                            shard.note_broken_cut(number, &error);
+                            answer.give(Err(error));
+                        }
                     }) as Finish<D>
                 });
             }

@@ -101,7 +101,11 @@ impl<D: Disk> Shard<D> {
             return verb.refuse(VerbError::Latched { log: log.id.clone(), latch });
         }
         match verb {
-            Verb::Fence { until, answer } => self.fence(number, Some(until.unwrap_or(log.end).max(log.end)), answer),
+            Verb::Fence { until, answer } => {
+                // What was taken after it and waits is refused: the log ends where it was staged.
+                let until = until.unwrap_or_default().max(log.staged_end);
+                self.fence(number, Some(until), answer);
+            }
             Verb::Unfence { answer } => self.unfence(number, answer),
             Verb::Seal { at: None, answer } => self.seal_head(number, 0, answer),
             Verb::Seal { at: Some(end), answer } => self.seal_at(number, end, answer),
@@ -152,7 +156,7 @@ impl<D: Disk> Shard<D> {
     }
 
     /// What waits was taken before the fence was durable.
-    fn refuse_what_is_fenced(&mut self, number: LogNumber) {
+    pub(super) fn refuse_what_is_fenced(&mut self, number: LogNumber) {
         let log = &self.logs[number.0];
         if let Some(until) = log.fence {
             let error = AppendError::Fenced { log: log.id.clone(), until };
