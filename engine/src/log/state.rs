@@ -255,7 +255,8 @@ impl<A> Log<A> {
     /// Whether something on disk should say how far the log is durable, and nothing does yet.
     #[must_use]
     pub fn wants_mark(&self) -> bool {
-        let quiet = self.queued.is_empty() && self.is_settled() && self.latch.is_none();
+        // A verb at work may be cutting the very place where the mark would go.
+        let quiet = self.queued.is_empty() && self.is_settled() && self.latch.is_none() && !self.verb_at_work;
         quiet && self.active.is_some() && self.marked_end < self.durable_end
     }
 

@@ -25,7 +25,8 @@ impl<D: Disk> Shard<D> {
     /// Tells the manifest of a log that has rested long that it is clean. True when an edit was handed in.
     pub(super) fn let_sleep(&mut self, number: LogNumber) -> bool {
         let log = &mut self.logs[number.0];
-        if log.clean || log.dormant.is_some() || sabotaged!(self.config, NeverClean) {
+        let never = sabotaged!(self.config, NeverClean);
+        if log.clean || log.dormant.is_some() || log.verb_at_work || never {
             return false;
         }
         let Some(edit) = clean_edit(log) else { return false };

@@ -137,6 +137,9 @@ impl<D: Disk> Shard<D> {
     /// begins the successor.
     pub(super) fn age_is_due(&mut self, number: LogNumber) {
         let log = &self.logs[number.0];
+        if log.verb_at_work {
+            return self.watch_age(number); // It may change the head, or take the log away.
+        }
         let dormant =
             log.dormant.as_ref().and_then(|dormant| log.closed.iter().find(|closed| closed.id.seq == dormant.seq));
         if let (Some(age), Some(head)) = (age_of(&self.config, log), dormant) {

@@ -175,6 +175,9 @@ impl<D: Disk> Shard<D> {
         self.logs[number.0].verb_at_work = false;
         finish(self);
         self.list(number);
+        // Timers that came due meanwhile did nothing.
+        self.let_rest(number);
+        self.sleep_later(number);
     }
 
     /// Answers everything that waits in a log that is going.
