@@ -8,6 +8,7 @@ use crate::error::{AppendError, VerbError};
 use crate::format::manifest::{Edit, ReleaseReason};
 use crate::id::{Generation, Offset, SegmentId, Seq, Uid};
 use crate::log::Successor;
+use crate::manifest::ManifestError;
 use crate::pending::Answer;
 use strandline_disk::Disk;
 
@@ -108,8 +109,11 @@ impl<D: Disk> Shard<D> {
         self.work(number, async move {
             let result = durable.await;
             Box::new(move |shard: &mut Shard<D>| {
-                if result.is_ok() {
-                    shard.forget_log(number);
+                match &result {
+                    Ok(()) => shard.forget_log(number),
+                    // It may be gone all the same: nothing more is acknowledged in it.
+                    Err(ManifestError::Disk(source)) => shard.latch_now(number, source),
+                    Err(_) => {}
                 }
                 answer.give(result.map_err(VerbError::from));
             }) as Finish<D>

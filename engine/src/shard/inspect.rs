@@ -77,6 +77,11 @@ impl<D: Disk> Shard<D> {
                     .map_or(Position(0), |damage| damage.position);
                 return answer.give(Err(VerbError::Damaged { segment: closed.id.clone(), position }));
             }
+            // Found damaged before this open, and not looked at since.
+            (None, Some(closed)) if closed.loaded.is_none() => {
+                let position = Position(0);
+                return answer.give(Err(VerbError::Damaged { segment: closed.id.clone(), position }));
+            }
             (None, Some(closed)) => closed.id.seq,
             (None, None) => {
                 return answer.give(Ok(Sealed { segment: None, end: log.end, byte_size: 0, dropped }));

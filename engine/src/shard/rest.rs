@@ -92,7 +92,8 @@ impl<D: Disk> Shard<D> {
                         super::settle::as_disk_error(&error)
                     }
                 };
-                self.refuse_all(number, &AppendError::Rouse { log, source });
+                self.refuse_all(number, &AppendError::Rouse { log, source: source.clone() });
+                self.refuse_verb_at_rest(number, &source);
             }
         }
     }

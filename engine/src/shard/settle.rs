@@ -7,7 +7,7 @@ use super::shard::{Event, Shard};
 use crate::error::{AppendError, Latch, LogError};
 use crate::format::manifest::Edit;
 use crate::format::segment::SegmentFooter;
-use crate::id::{LogId, Offset, Seq};
+use crate::id::{LogId, Offset, SegmentId, Seq};
 use crate::log::tail_cache::{Kept, bytes_of};
 use crate::log::{Flight, Level, Staged, Successor, Unprepared};
 use crate::manifest::ManifestError;
@@ -277,10 +277,10 @@ impl<D: Disk> Shard<D> {
         let log = &self.logs[number.0];
         let head = log.active.as_ref().map(|active| (active.id.clone(), active.durable_end()));
         let head = head.or_else(|| log.closed.back().map(|closed| (closed.id.clone(), Position(0))));
-        if let Some((segment, position)) = head {
-            self.latch(number, Latch { segment, position, source: source.clone() });
-            self.fail_exposed(number);
-        }
+        let none = || (SegmentId { log: log.id.clone(), seq: Seq::default() }, Position(0));
+        let (segment, position) = head.unwrap_or_else(none);
+        self.latch(number, Latch { segment, position, source: source.clone() });
+        self.fail_exposed(number);
     }
 
     fn latch_exposed(&mut self, number: LogNumber, source: &DiskError) {
@@ -326,6 +326,9 @@ impl<D: Disk> Shard<D> {
         }
         let latched = AppendError::Latched { log: log.id.clone(), latch };
         self.refuse_all(number, &latched);
+        if self.verbs.contains_key(&number) {
+            self.list(number); // They waited for what has failed.
+        }
     }
 }
 

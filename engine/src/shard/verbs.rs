@@ -8,7 +8,7 @@ use crate::format::manifest::Edit;
 use crate::log::{Log, Successor};
 use crate::pending::Answer;
 use std::collections::{BTreeMap, VecDeque};
-use strandline_disk::Disk;
+use strandline_disk::{Disk, DiskError};
 
 /// A verb that waits for its turn.
 pub(super) struct WaitingVerb {
@@ -178,6 +178,16 @@ impl<D: Disk> Shard<D> {
         // Timers that came due meanwhile did nothing.
         self.let_rest(number);
         self.sleep_later(number);
+    }
+
+    /// A verb that needs the head of a log which could not be roused is not tried again and again.
+    pub(super) fn refuse_verb_at_rest(&mut self, number: LogNumber, source: &DiskError) {
+        let Some(verbs) = self.verbs.get_mut(&number) else { return };
+        if let Some(WaitingVerb { verb, admitted, .. }) = verbs.pop_front_if(|next| next.verb.needs_the_head()) {
+            self.logs[number.0].truncating -= usize::from(verb.drops());
+            drop(admitted);
+            verb.refuse(VerbError::Disk(source.clone()));
+        }
     }
 
     /// Answers everything that waits in a log that is going.
