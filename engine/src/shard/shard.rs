@@ -235,6 +235,7 @@ impl<D: Disk> Shard<D> {
             shard.logs[number.0].settled_ns = now.boot_ns;
             shard.let_rest(number);
             shard.watch_age(number);
+            shard.release_below_the_start(number); // A crash may have come between a trim and that.
         }
         shard
     }
