@@ -68,6 +68,14 @@ impl Ahead {
         }
     }
 
+    /// Forgets everything; gives whoever waits for the stretch, with what he wants.
+    fn forget(&mut self) -> Option<(Offset, usize, Reader)> {
+        match std::mem::take(self).stretch {
+            Some((offset, bytes, Stretch::Flying(Some(reader)))) => Some((offset, bytes, reader)),
+            _ => None,
+        }
+    }
+
     /// Notes a read that was answered; gives the offset to read ahead from, when its caller reads on and on.
     fn note(&mut self, offset: Offset, bytes: usize, answer: &ReadAnswer) -> Option<Offset> {
         let read = answer.as_ref().ok()?;
@@ -89,6 +97,13 @@ pub(super) enum Served {
 }
 
 impl<D: Disk> Shard<D> {
+    /// What was read ahead of a log is not what it holds any more. Whoever waits for it is served anew.
+    pub(super) fn forget_ahead(&mut self, number: LogNumber) {
+        if let Some((offset, bytes, reader)) = self.aheads[number.0].forget() {
+            self.fetch(number, offset, bytes, Some(reader));
+        }
+    }
+
     /// Answers a reader, and reads on for him.
     pub(super) fn answer_read(
         &mut self,

@@ -32,7 +32,7 @@ impl<D: Disk> Shard<D> {
                     let log = &mut shard.logs[number.0];
                     log.start = start;
                     log.show();
-                    shard.aheads[number.0] = super::ahead::Ahead::default();
+                    shard.forget_ahead(number);
                     start
                 });
                 // The start is durable, so the caller may know; the bytes follow.
@@ -135,7 +135,7 @@ impl<D: Disk> Shard<D> {
         let id = log.id.clone();
         let (bytes, commits) = log.shared.tail.clear();
         self.tail_budget.forget(number, bytes, commits);
-        self.aheads[number.0] = super::ahead::Ahead::default();
+        self.forget_ahead(number);
         self.numbers.remove(&id);
         self.siblings.give_log_back();
         // Whoever waits for an append of his to become durable waits for nothing.

@@ -7,7 +7,7 @@ use crate::batch::{ReadBytes, ReadMemory, StoredBatch};
 use crate::error::ReadError;
 use crate::format::batch::{BatchHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, verify_payload};
 use crate::format::scan::find_batches;
-use crate::id::{Offset, SegmentId, Seq, Uid};
+use crate::id::{Epoch, Offset, SegmentId, Seq, Uid};
 use crate::log::Log;
 use crate::log::locate::{Place, locate};
 use crate::segment::closed::{Closed, Loaded};
@@ -39,8 +39,10 @@ pub(super) struct ReadDone {
     bytes: usize,
     /// Who waits for it; nobody when it was read ahead.
     reader: Option<Reader>,
-    /// The segment, when this read opened it.
-    loaded: Option<(Seq, Rc<Loaded>)>,
+    /// The epoch of the log when it started.
+    epoch: Epoch,
+    /// The file of a segment, when this read opened it.
+    loaded: Option<(Seq, Uid, Rc<Loaded>)>,
     result: ReadAnswer,
 }
 
@@ -88,9 +90,14 @@ impl<D: Disk> Shard<D> {
         self.queue.counters.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let log = &self.logs[number.0];
         let (disk, memory) = (self.disk.clone(), self.queue.read_memory());
+        let epoch = log.epoch;
         let done = move |loaded, result| {
-            Event::Read(Box::new(ReadDone { log: number, offset, bytes, reader, loaded, result }))
+            Event::Read(Box::new(ReadDone { log: number, offset, bytes, reader, epoch, loaded, result }))
         };
+        if log.deleted {
+            let error = ReadError::Deleted { log: log.id.clone() };
+            return self.spawn(std::future::ready(done(None, Err(error))));
+        }
         match locate(log, offset) {
             Err(error) => self.spawn(std::future::ready(done(None, Err(error)))),
             Ok(Place::End) => {
@@ -115,17 +122,36 @@ impl<D: Disk> Shard<D> {
                 let closed = log.closed[place].clone();
                 self.spawn(async move {
                     let (loaded, result) = read_closed(&disk, &closed, offset, bytes, &memory).await;
-                    done(loaded.map(|loaded| (closed.id.seq, loaded)), result)
+                    done(loaded.map(|loaded| (closed.id.seq, closed.uid, loaded)), result)
                 });
             }
         }
     }
 
     pub(super) fn settle_read(&mut self, done: ReadDone) {
-        let ReadDone { log, offset, bytes, reader, loaded, result } = done;
-        if let Some((segment, loaded)) = loaded {
-            self.keep_loaded(log, segment, loaded);
+        let ReadDone { log, offset, bytes, reader, epoch, loaded, result } = done;
+        if let Some((segment, uid, loaded)) = loaded {
+            self.keep_loaded(log, segment, uid, loaded);
         }
+        let of_log = &self.logs[log.0];
+        let cut = epoch != of_log.epoch || of_log.epoch_is_rising;
+        let gone = cut || offset < of_log.start || of_log.deleted;
+        let failed = matches!(result, Err(ReadError::Corrupt { .. } | ReadError::Disk { .. }));
+        match (reader, gone && failed) {
+            // What it read was taken away under it: that is no damage. It sees what the log holds now.
+            (Some(reader), true) => return self.fetch(log, offset, bytes, Some(reader)),
+            (None, _) if epoch != self.logs[log.0].epoch => return, // The stretch was forgotten, and another may be on its way.
+            (reader, _) => self.take_read(log, (offset, bytes), reader, result),
+        }
+    }
+
+    fn take_read(
+        &mut self,
+        log: LogNumber,
+        (offset, bytes): (Offset, usize),
+        reader: Option<Reader>,
+        result: ReadAnswer,
+    ) {
         let answered = match reader {
             Some(reader) => Some((reader, result)),
             None => self.aheads[log.0].landed(offset, bytes, result),
@@ -138,12 +164,15 @@ impl<D: Disk> Shard<D> {
 
 impl<D: Disk> Shard<D> {
     /// Keeps a closed segment open for the reads to come, and lets go of the one that was opened longest ago when there are too many.
-    fn keep_loaded(&mut self, log: LogNumber, segment: Seq, loaded: Rc<Loaded>) {
+    fn keep_loaded(&mut self, log: LogNumber, segment: Seq, uid: Uid, loaded: Rc<Loaded>) {
         let find = |logs: &[Log<Admitted>], log: LogNumber, segment: Seq| {
             logs[log.0].closed.iter().position(|closed| closed.id.seq == segment)
         };
         let Some(place) = find(&self.logs, log, segment) else { return };
         let closed = &mut self.logs[log.0].closed[place];
+        if closed.uid != uid {
+            return; // It was rewritten meanwhile.
+        }
         if closed.loaded.is_none() {
             self.loaded.push_back((log, segment));
         } else if !loaded.surveyed {

@@ -184,7 +184,7 @@ impl<D: Disk> Shard<D> {
         log.begin_at(end);
         let (bytes, commits) = log.shared.tail.clear();
         self.tail_budget.forget(number, bytes, commits);
-        self.aheads[number.0] = super::ahead::Ahead::default();
+        self.forget_ahead(number);
         self.answer_waiting(number);
         self.remove_files(number, gone);
         self.let_rest(number);
