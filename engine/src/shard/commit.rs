@@ -51,7 +51,7 @@ pub(super) struct Durability {
 }
 
 impl<D: Disk> Shard<D> {
-    /// Whether another group, or a single write of another log, may start.
+    /// Whether another group, or a single write of another log, may start. Further writes of one log are one with its first.
     pub(super) fn has_room_for_a_group(&self) -> bool {
         !self.durability.barrier || self.groups.len() + self.singles < GROUPS_MAX
     }
@@ -69,7 +69,8 @@ impl<D: Disk> Shard<D> {
             // A durable write says nothing of plain ones before it: then a flush has to.
             let durable = wanted && !grouped && self.durability.mode != SyncMode::PerFile && !exposes_plain(log);
             flying += usize::from(grouped);
-            self.singles += usize::from(durable);
+            let alone_of_its_log = !log.flights.iter().any(|flight| flight.durable && !flight.landed);
+            self.singles += usize::from(durable && alone_of_its_log);
             self.write(write, durable, grouped.then_some(group));
         }
         if flying > 0 {

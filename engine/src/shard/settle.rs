@@ -83,7 +83,9 @@ impl<D: Disk> Shard<D> {
         log.settled_ns = self.now.boot_ns;
         if let Some(flight) = log.flights.iter_mut().find(|waiting| waiting.number == flight) {
             flight.landed = true;
-            self.singles -= usize::from(flight.durable);
+            let durable = flight.durable;
+            let was_last = !log.flights.iter().any(|flight| flight.durable && !flight.landed);
+            self.singles -= usize::from(durable && was_last);
         }
         let segment = log.active.as_ref().map(|active| active.id.clone());
         if let (Err(source), Some(segment)) = (result, segment) {

@@ -132,8 +132,10 @@ pub struct Shard<D: Disk> {
     /// Writes that were started and have not landed.
     pub(super) flights: usize,
     pub(super) next_flight: u64,
-    /// Durable writes of single logs among them.
+    /// Logs that have a durable write of their own among them.
     pub(super) singles: usize,
+    /// A log waits for room to start its first write: those that have one in flight start no further one.
+    pub(super) crowded: bool,
     /// Writes that wait for a barrier together.
     pub(super) groups: Vec<Group>,
     /// Logs whose writes are to be flushed.
@@ -208,6 +210,7 @@ impl<D: Disk> Shard<D> {
             flights: 0,
             next_flight: 0,
             singles: 0,
+            crowded: false,
             groups: Vec::new(),
             flush_list: Vec::new(),
             barrier_in_flight: false,

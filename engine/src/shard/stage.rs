@@ -77,13 +77,19 @@ impl<D: Disk> Shard<D> {
     fn may_start(&mut self, number: LogNumber) -> Result<(), Hold> {
         let log = &self.logs[number.0];
         if !log.flights.is_empty() {
+            if self.crowded {
+                return Err(Hold::Turn); // Another log has waited longer.
+            }
             let apart = log.active.as_ref().is_some_and(|active| active.ends_on_a_block());
             let worth_it = log.queued_bytes >= PIPELINE_BYTES || self.config.small_commits == SmallCommits::Pad;
             if !apart || !worth_it || log.flights.len() >= self.config.commit_depth {
                 return Err(Hold::Event);
             }
         } else if !self.has_room_for_a_group() {
+            self.crowded = true;
             return Err(Hold::Turn);
+        } else {
+            self.crowded = false;
         }
         let linger_ns = self.config.linger.as_nanos() as u64;
         let Some(first) = log.queued.front().filter(|_| linger_ns > 0 && self.closing.is_none()) else { return Ok(()) };
