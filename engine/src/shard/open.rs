@@ -6,7 +6,7 @@ use super::recover::{Recovered, Recovery};
 use super::release;
 use super::report::OpenReport;
 use super::shard::{Event, Shard};
-use super::siblings::Siblings;
+use super::siblings::{Siblings, UntilGone};
 use crate::config::{CheckedConfig, sabotaged};
 use crate::error::OpenError;
 use crate::format::manifest::Edit;
@@ -116,6 +116,12 @@ pub async fn open_logs<D: Disk>(
 ) -> Result<(Shard<D>, OpenReport), OpenError> {
     let started_ns = disk.now().boot_ns;
     let Share { store, life, edits, mut manifest, siblings, logs: records } = share;
+    if let Some(manifest) = &manifest {
+        // Before any shard makes a file: nobody takes a name that somebody is about to remove.
+        let released = &manifest.state().released;
+        let released: Vec<_> = released.iter().map(|(uid, record)| (*uid, record.clone())).collect();
+        siblings.going.note(&released);
+    }
     let recovery = Recovery { disk: &disk, config: &config, life, store };
     // What other shards hand in meanwhile is written by the one that keeps the manifest.
     let recovered = beside(manifest.as_mut(), recover_all(&recovery, &edits, &records)).await?;
@@ -206,7 +212,13 @@ impl<D: Disk> Shard<D> {
             return;
         }
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
-        self.spawn(async move { Event::Removed(release::remove_all(&disk, &edits, released).await) });
+        self.siblings.going.note(&released);
+        let until_gone = UntilGone { siblings: self.siblings.clone(), released: released.clone() };
+        self.spawn(async move {
+            let result = release::remove_all(&disk, &edits, released).await;
+            drop(until_gone);
+            Event::Removed(result)
+        });
     }
 }
 

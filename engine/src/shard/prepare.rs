@@ -6,6 +6,7 @@
 use super::command::LogNumber;
 use super::roll::PREPARE_RETRY_NS;
 use super::shard::{Event, Shard};
+use super::siblings::Siblings;
 use crate::config::{CheckedConfig, Preallocate, grade, sabotaged};
 use crate::format::manifest::Edit;
 use crate::format::segment::{SegmentHeader, SegmentState};
@@ -18,6 +19,7 @@ use crate::segment::active::PreparedFile;
 use crate::segment::survey;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::rc::Rc;
+use std::sync::Arc;
 use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, OpenFile, Position, transfer};
 
 /// How much one write of a burst fills with zeros, in bytes.
@@ -97,8 +99,9 @@ impl<D: Disk> Shard<D> {
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
         let (config, store, epoch) = (self.config.clone(), self.store, log.epoch);
         let size = grade(log.options.segment_bytes.unwrap_or(config.segment_bytes));
+        let siblings = self.siblings.clone();
         self.spawn_background(number, async move {
-            let plan = Plan { disk, config, store, epoch, size, making };
+            let plan = Plan { disk, config, store, epoch, size, making, siblings };
             Event::Prepared { log: number, result: plan.make(segment, edits).await }
         });
     }
@@ -113,12 +116,17 @@ struct Plan<D> {
     /// Size of the file in bytes: its grade.
     size: u64,
     making: Rc<Making>,
+    siblings: Arc<Siblings>,
 }
 
 impl<D: Disk> Plan<D> {
     async fn make(&self, mut segment: SegmentId, edits: Edits) -> Result<PreparedFile, PrepareError> {
         let directory = loop {
-            match self.make_directory(&segment).await? {
+            let directory = match self.siblings.going.newest(&segment) {
+                None => self.make_directory(&segment).await?,
+                Some(_) => None, // Of a log of this name that was deleted: its directory is on its way out.
+            };
+            match directory {
                 Some(directory) => break directory,
                 None => segment.seq = segment.seq.next().ok_or(PrepareError::Exhausted)?,
             }

@@ -1,7 +1,10 @@
 //! Siblings: what the shards of a store share. One device is below all of them, so that a flush that failed concerns each.
 
+use crate::id::{Generation, SegmentId, Uid};
+use crate::manifest::state::ReleasedRecord;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use strandline_disk::DiskError;
 
 /// What the shards of one store share.
@@ -9,7 +12,56 @@ use strandline_disk::DiskError;
 pub struct Siblings {
     /// Flushes that failed.
     pub(super) failures: Failures,
+    /// Files on their way out.
+    pub(super) going: Going,
     logs: AtomicUsize,
+}
+
+/// Files that are being removed. They are removed by their names, and a name among these is given to no other file meanwhile.
+#[derive(Debug, Default)]
+pub struct Going(Mutex<BTreeMap<SegmentId, Vec<(Uid, Generation)>>>);
+
+impl Going {
+    /// These are removed from now on.
+    pub(super) fn note(&self, released: &[(Uid, ReleasedRecord)]) {
+        let mut going = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (uid, ReleasedRecord { segment, generation, .. }) in released {
+            let files = going.entry(segment.clone()).or_default();
+            if !files.contains(&(*uid, *generation)) {
+                files.push((*uid, *generation));
+            }
+        }
+    }
+
+    /// Nobody removes these any more.
+    fn forget(&self, released: &[(Uid, ReleasedRecord)]) {
+        let mut going = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (uid, ReleasedRecord { segment, .. }) in released {
+            let Some(files) = going.get_mut(segment) else { continue };
+            files.retain(|(going, _)| going != uid);
+            if files.is_empty() {
+                going.remove(segment);
+            }
+        }
+    }
+
+    /// The newest generation among the files of a segment that are being removed.
+    pub(super) fn newest(&self, segment: &SegmentId) -> Option<Generation> {
+        let going = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        going.get(segment)?.iter().map(|(_, generation)| *generation).max()
+    }
+}
+
+/// Ends with the removal, also when that is dropped on the way.
+pub(super) struct UntilGone {
+    pub(super) siblings: Arc<Siblings>,
+    pub(super) released: Vec<(Uid, ReleasedRecord)>,
+}
+
+impl Drop for UntilGone {
+    fn drop(&mut self) {
+        self.siblings.going.forget(&self.released);
+    }
 }
 
 impl Siblings {
