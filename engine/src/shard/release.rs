@@ -3,8 +3,8 @@
 //! The edit that gives a file up is durable before any of its bytes go. A file is removed only when it says itself whose it is: by its
 //! header block, or by a batch, whose checksum covers the uid. Whatever else is found is left alone and reported.
 
-use crate::format::manifest::Edit;
-use crate::id::Uid;
+use crate::format::manifest::{Edit, ReleaseReason};
+use crate::id::{Generation, Uid};
 use crate::layout;
 use crate::manifest::state::{ReleasedRecord, State};
 use crate::manifest::{Edits, ManifestError};
@@ -81,7 +81,9 @@ pub async fn remove_released<D: Disk>(disk: &D, uid: Uid, record: &ReleasedRecor
             // Its name was taken by another file, which is not ours to remove.
             Ok(_) => return Ok(Removal::Gone),
             Err(why) => {
-                if survey::first_batch(disk, &file, uid, EVIDENCE_BYTES).await?.is_none() {
+                // The rewritten file of a segment is given up before it is made, and nothing else was ever made under its name.
+                let unfinished = record.reason == ReleaseReason::Orphan && record.generation > Generation(0);
+                if !unfinished && survey::first_batch(disk, &file, uid, EVIDENCE_BYTES).await?.is_none() {
                     return Ok(Removal::Kept(format!("nothing in {name}/{file_name} says whose it is: {why}")));
                 }
                 transfer::unlink(disk, &directory, &file_name).await?;

@@ -3,6 +3,7 @@
 
 use super::command::LogNumber;
 use super::shard::Shard;
+use super::siblings::Siblings;
 use super::verb::{Sealed, Truncated, Verdict};
 use super::verbs::Finish;
 use crate::error::VerbError;
@@ -19,6 +20,7 @@ use crate::segment::cut::{self, NoCut};
 use crate::segment::mend;
 use crate::segment::rewrite::{self, NotRewritten};
 use crate::segment::survey::{self, Expected, Survey};
+use std::sync::Arc;
 use strandline_disk::{Access, Disk, File, OpenFile, Position, transfer};
 
 /// What a truncation does to the segments of a log.
@@ -110,6 +112,7 @@ impl<D: Disk> Shard<D> {
             edits: self.edits.clone(),
             store: self.store,
             life: self.life,
+            siblings: self.siblings.clone(),
             log: log.id.clone(),
             epoch: Epoch(epoch.0 + 1),
             sealed_at_ms: self.now.wall_ms,
@@ -219,6 +222,7 @@ struct Cutting<D> {
     edits: Edits,
     store: StoreId,
     life: Life,
+    siblings: Arc<Siblings>,
     log: crate::id::LogId,
     epoch: Epoch,
     sealed_at_ms: u64,
@@ -317,14 +321,24 @@ impl<D: Disk> Cutting<D> {
             let end = self.give_up(end.max(start), &gone, Vec::new()).await?;
             return Ok(Done { end, epoch: self.epoch, head: Head::None, gone });
         }
+        let newest = self.siblings.going.newest(&closed.id).max(Some(closed.generation)).unwrap_or_default();
         let next = Closed {
             uid: Uid(self.disk.random()),
-            generation: Generation(closed.generation.0 + 1),
+            generation: Generation(newest.0 + 1),
             end,
             loaded: None,
             sealed_at_ms: self.sealed_at_ms,
             ..closed.clone()
         };
+        // Given up before it is there: whatever comes between, the file is removed unless the segment stands in it.
+        let made = Edit::Released {
+            segment: next.id.clone(),
+            uid: next.uid,
+            generation: next.generation,
+            reason: ReleaseReason::Orphan,
+            hold_until_ms: 0,
+        };
+        self.edits.submit(vec![made]).await?;
         let footer = self.rewrite(&closed, &loaded.file, loaded.data_end, &next, end).await?;
         let next = Closed { logical_bytes: footer.logical_bytes(), ..next };
         let replaced = Edit::Replaced {
@@ -349,7 +363,7 @@ impl<D: Disk> Cutting<D> {
             reason: ReleaseReason::Superseded,
             hold_until_ms: 0,
         };
-        self.give_up(end, &gone, vec![replaced, old]).await?;
+        self.give_up(end, &gone, vec![Edit::Gone { uid: next.uid }, replaced, old]).await?;
         gone.push((closed.id.seq, closed.uid, closed.generation));
         let head = Head::Replaced(Box::new(next));
         Ok(Done { end, epoch: self.epoch, head, gone })
