@@ -35,6 +35,7 @@ impl<D: Disk> Shard<D> {
                     shard.forget_ahead(number);
                     start
                 });
+                shard.heed_failure(&result);
                 // The start is durable, so the caller may know; the bytes follow.
                 answer.give(result);
                 shard.release_below_the_start(number);
@@ -71,7 +72,10 @@ impl<D: Disk> Shard<D> {
                     shard.remove_files(number, gone);
                 }
                 // They stay where they are; the next trim tries again.
-                Err(error) => tracing::warn!(log = %shard.logs[number.0].id, %error, "segments could not be released"),
+                Err(error) => {
+                    tracing::warn!(log = %shard.logs[number.0].id, %error, "segments could not be released");
+                    shard.latch_what_the_manifest_took_along(&error);
+                }
             }) as Finish<D>
         });
     }
@@ -112,8 +116,12 @@ impl<D: Disk> Shard<D> {
                 match &result {
                     Ok(()) => shard.forget_log(number),
                     // It may be gone all the same: nothing more is acknowledged in it.
-                    Err(ManifestError::Disk(source)) => shard.latch_now(number, source),
-                    Err(_) => {}
+                    Err(error) => {
+                        shard.latch_what_the_manifest_took_along(error);
+                        if let ManifestError::Disk(source) = error {
+                            shard.latch_now(number, source);
+                        }
+                    }
                 }
                 answer.give(result.map_err(VerbError::from));
             }) as Finish<D>

@@ -150,6 +150,7 @@ impl<D: Disk> Shard<D> {
         self.work(number, async move {
             let result = build_again(&disk, &closed).await;
             Box::new(move |shard: &mut Shard<D>| {
+                shard.heed_failure(&result);
                 if result.is_ok()
                     && let Some(closed) = shard.logs[number.0].closed.iter_mut().find(|closed| closed.id.seq == seq)
                 {

@@ -20,6 +20,7 @@ use crate::segment::cut::{self, NoCut};
 use crate::segment::mend;
 use crate::segment::rewrite::{self, NotRewritten};
 use crate::segment::survey::{self, Expected, Survey};
+use std::cell::Cell;
 use std::sync::Arc;
 use strandline_disk::{Access, Disk, File, OpenFile, Position, transfer};
 
@@ -72,14 +73,13 @@ impl<D: Disk> Shard<D> {
                 let durable = shard.edits.submit(vec![Edit::LogFenced { log, until: Some(end) }]);
                 shard.work(number, async move {
                     let result = durable.await;
-                    Box::new(move |shard: &mut Shard<D>| match result {
+                    Box::new(move |shard: &mut Shard<D>| match result.map_err(VerbError::from) {
                         Ok(()) => {
                             shard.logs[number.0].fence = Some(end);
                             shard.refuse_what_is_fenced(number);
                             shard.seal_head(number, dropped, answer);
                         }
                         Err(error) => {
-                            let error = error.into();
                             shard.note_broken_cut(number, &error);
                             answer.give(Err(error));
                         }
@@ -116,15 +116,18 @@ impl<D: Disk> Shard<D> {
             log: log.id.clone(),
             epoch: Epoch(epoch.0 + 1),
             sealed_at_ms: self.now.wall_ms,
+            begun: Cell::new(false),
         };
         self.logs[number.0].epoch_is_rising = true;
         self.work(number, async move {
             let result = cutting.run(plan).await;
+            let begun = cutting.begun.get();
             Box::new(move |shard: &mut Shard<D>| {
                 shard.logs[number.0].epoch_is_rising = false;
                 let result = result.map(|done| shard.take_cut(number, before, done));
-                if let Err(error) = &result {
-                    shard.note_broken_cut(number, error);
+                match &result {
+                    Err(error) if begun => shard.note_broken_cut(number, error),
+                    result => shard.heed_failure(result), // Nothing of the log was changed.
                 }
                 then(shard, result);
             }) as Finish<D>
@@ -196,6 +199,7 @@ impl<D: Disk> Shard<D> {
 
     /// A truncation that failed half way may be durable already: the log takes nothing more until it is opened again.
     fn note_broken_cut(&mut self, number: LogNumber, error: &VerbError) {
+        self.heed_failure::<()>(&Err(error.clone()));
         let source = match error {
             VerbError::Disk(source) => source.clone(),
             VerbError::Manifest(error) => super::settle::as_disk_error(error),
@@ -226,6 +230,8 @@ struct Cutting<D> {
     log: crate::id::LogId,
     epoch: Epoch,
     sealed_at_ms: u64,
+    /// The edit of the cut was handed in.
+    begun: Cell<bool>,
 }
 
 impl<D: Disk> Cutting<D> {
@@ -263,6 +269,7 @@ impl<D: Disk> Cutting<D> {
             reason: ReleaseReason::Expired,
             hold_until_ms: 0,
         }));
+        self.begun.set(true);
         // Durable first: what is dropped from here on can never be found again by a recovery.
         self.edits.submit(group).await?;
         Ok(end)

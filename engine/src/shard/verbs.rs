@@ -8,7 +8,7 @@ use crate::format::manifest::Edit;
 use crate::log::{Log, Successor};
 use crate::pending::Answer;
 use std::collections::{BTreeMap, VecDeque};
-use strandline_disk::{Disk, DiskError};
+use strandline_disk::{Disk, DiskError, Verb as Kind};
 
 /// A verb that waits for its turn.
 pub(super) struct WaitingVerb {
@@ -132,6 +132,7 @@ impl<D: Disk> Shard<D> {
             let result = durable.await;
             Box::new(move |shard: &mut Shard<D>| {
                 let result = result.map_err(VerbError::from);
+                shard.heed_failure(&result);
                 if result.is_ok() {
                     shard.logs[number.0].fence = until;
                     shard.refuse_what_is_fenced(number);
@@ -147,12 +148,27 @@ impl<D: Disk> Shard<D> {
         self.work(number, async move {
             let result = durable.await;
             Box::new(move |shard: &mut Shard<D>| {
+                let result = result.map_err(VerbError::from);
+                shard.heed_failure(&result);
                 if result.is_ok() {
                     shard.logs[number.0].fence = None;
                 }
-                answer.give(result.map_err(VerbError::from));
+                answer.give(result);
             }) as Finish<D>
         });
+    }
+
+    /// What a verb's failure took along, in this shard and in others, is latched before the verb is answered.
+    pub(super) fn heed_failure<T>(&mut self, result: &Result<T, VerbError>) {
+        let is_write =
+            |source: &DiskError| matches!(source.verb, Kind::Write | Kind::Sync | Kind::SyncDirectory | Kind::Barrier);
+        match result {
+            Err(VerbError::Manifest(error)) => self.latch_what_the_manifest_took_along(error),
+            Err(VerbError::Disk(source)) if is_write(source) => {
+                self.latch_what_a_flush_took_along(source, std::iter::empty());
+            }
+            _ => {}
+        }
     }
 
     /// What waits was taken before the fence was durable.
