@@ -131,10 +131,9 @@ fn making_a_store_may_fail_at_any_operation() {
 }
 
 fn ask(machine: &mut Machine, log: usize, serial: u64, bytes: usize) -> Pending<AppendAnswer> {
-    assert!(
-        machine.running().append(log, serial, batch_of(serial, 1, bytes), strandline::Level::Durable),
-        "room in the queue"
-    );
+    let model = machine.model.clone();
+    let batch = batch_of(serial, 1, bytes);
+    assert!(machine.running().append((log, serial), batch, strandline::Level::Durable, &model), "room in the queue");
     machine.running().appends.pop().expect("the append that was just asked").answer
 }
 

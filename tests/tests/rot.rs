@@ -102,7 +102,7 @@ fn goes_on(machine: &mut Machine) {
     let read = machine.read(0, end, 1 << 16).expect("an answer").expect("what was appended after the damage");
     checker::bytes_read_equal_bytes_appended(&machine.model.logs[0], end, &read.batches).expect("equal bytes");
     assert_eq!(read.next, machine.model.logs[0].end());
-    let read = machine.read_all(1).expect("log 1 is intact").expect("no faults");
+    let read = machine.read_all(1, Offset(0)).expect("log 1 is intact").expect("no faults");
     checker::acknowledged_is_readable(&machine.model.logs[1], &read).expect("log 1 is intact");
 }
 
@@ -374,7 +374,7 @@ fn both_manifest_copies_damaged_at_one_place_are_a_typed_refusal_and_nothing_is_
         (0..2).for_each(|half| machine.world.rot(copy, half * (32 << 10) + 4096 + 40, 0xff));
     }
     let before: Vec<_> = machine.world.files().into_iter().map(|(path, _)| machine.world.read_file(&path)).collect();
-    match open(machine.world.open(), &machine.config, None, || Ok(())).expect("an answer") {
+    match open(&machine.world, &machine.config, None, || Ok(())).expect("an answer") {
         Opening::Refused(OpenError::ManifestDamaged { position }) => assert_eq!(position, Position(4096)),
         other => panic!("{other:?}"),
     }
@@ -402,7 +402,7 @@ fn a_manifest_that_lost_both_headers_of_its_newest_page_is_refused_and_the_page_
         machine.world.rot(copy, page + 33, 0xff);
     }
     let before: Vec<_> = machine.world.files().into_iter().map(|(path, _)| machine.world.read_file(&path)).collect();
-    match open(machine.world.open(), &machine.config, None, || Ok(())).expect("an answer") {
+    match open(&machine.world, &machine.config, None, || Ok(())).expect("an answer") {
         Opening::Refused(OpenError::ManifestHeadersDamaged { sequence }) => assert!(sequence > 2, "{sequence}"),
         other => panic!("{other:?}"),
     }

@@ -61,6 +61,7 @@ fn truncate(machine: &mut Machine, pick: usize, turns: Option<usize>, loss: Opti
     if after > before {
         let log = &mut machine.model.logs[0];
         log.held.truncate(kept);
+        log.epoch = after.0;
         log.waiting.clear();
     }
     Ok(after > before)

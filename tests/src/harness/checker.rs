@@ -1,7 +1,7 @@
 //! The checker: a function per promise of DESIGN.md section 5. Each looks at the model and at what was seen, and changes neither.
 
 use super::files::Disk;
-use super::model::LogModel;
+use super::model::{LogModel, Seen};
 use super::violation::{Checked, broken, ensure};
 use strandline::batch::StoredBatch;
 use strandline::format::batch::{BatchHeader, PAYLOAD_BYTES_MAX, verify_payload};
@@ -71,6 +71,28 @@ pub fn exact_prefix_in_staged_order(log: &LogModel, read: &[StoredBatch]) -> Che
         next = found.end();
     }
     Ok(())
+}
+
+/// Where a log starts and ends, its epoch and its fence are those before a change that was asked for, or those after it.
+///
+/// # Errors
+/// What is seen, and what may be.
+pub fn bounds_are_old_or_new(log: &LogModel, read: &[StoredBatch], seen: &Seen) -> Checked {
+    let end = read.last().map_or(log.start, StoredBatch::end);
+    let wanted = Seen { start: log.start, end, epoch: log.epoch, fence: log.fence };
+    ensure(*seen == wanted, "a change that was answered stays, and one that was not is whole or absent", || {
+        format!("log {}: {seen:?} is none of the states it may be in, one of which is {wanted:?}", log.id)
+    })
+}
+
+/// A log that was acknowledged is there, unless it was asked to be deleted.
+///
+/// # Errors
+/// Which log is not.
+pub fn a_log_that_was_made_stays(log: &LogModel, may_be_deleted: bool) -> Checked {
+    ensure(!log.made || may_be_deleted, "a log that was made stays", || {
+        format!("log {} is not in the manifest", log.id)
+    })
 }
 
 /// What was answered as written is there after the process died, with all before it.
@@ -176,6 +198,22 @@ pub fn files_are_explained(disk: &Disk, strays: &[String]) -> Checked {
     for segment in disk.segments() {
         let there = disk.bytes(&segment.path).is_some();
         ensure(there, PROMISE, || format!("the manifest names {} and it is not there", segment.path))?;
+    }
+    Ok(())
+}
+
+/// What was given up is removed in the end: nothing waits for that any more, and no sealed segment lies before the start of its log.
+///
+/// # Errors
+/// What is left.
+pub fn nothing_that_was_given_up_is_left(disk: &Disk) -> Checked {
+    const PROMISE: &str = "what was given up is removed in the end";
+    let released = &disk.state().released;
+    ensure(released.is_empty(), PROMISE, || format!("{released:?}"))?;
+    for segment in disk.segments() {
+        let start = disk.state().logs[&segment.id.log].start;
+        let lies_before = matches!(segment.record.stage, Stage::Sealed { closing, .. } if closing.end <= start);
+        ensure(!lies_before, PROMISE, || format!("{} and the log starts at {start}", segment.path))?;
     }
     Ok(())
 }

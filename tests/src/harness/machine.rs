@@ -2,17 +2,17 @@
 
 use super::checker;
 use super::files::Disk;
+use super::model::Seen;
 use super::model::{Model, Sent};
 use super::random::Random;
-use super::running::{AskedAppend, AskedLog, AskedRead, Opening, Running, TURNS_MAX, open};
+use super::running::{AskedLog, AskedRead, Opening, Running, TURNS_MAX, open};
 use super::step::Step;
 use super::violation::{Checked, broken, ensure};
 use std::time::Duration;
 use strandline::batch::{Batch, BatchBuilder, BatchLimits, Record, StoredBatch};
 use strandline::config::{CheckedConfig, Config};
 use strandline::shard::Turned;
-use strandline::{AppendError, Level, LogError, Offset, ReadAnswer, ReadError};
-use strandline_disk::Disk as _;
+use strandline::{Level, Offset, ReadAnswer, ReadError};
 use strandline_disk::sim::SimWorld;
 
 /// Is called for every turn with the world as it stood when all was started and nothing had landed, and the model: to take crash
@@ -33,7 +33,7 @@ pub struct Machine {
     pub tolerant: bool,
     /// Called for every turn.
     pub observer: Option<Observer>,
-    serial: u64,
+    pub(super) serial: u64,
 }
 
 impl std::fmt::Debug for Machine {
@@ -113,10 +113,15 @@ impl Machine {
                 (0..batches).try_for_each(|_| self.ask_append(log, records, bytes, level))
             }
             Step::UntilDurable { log, now } => {
-                let asked = self.running().until_durable(log, now);
+                let version = self.model.log(log).version;
+                let asked = self.running().until_durable(log, now, version);
                 self.running().durable.extend(asked);
                 Ok(())
             }
+            Step::Follow { log, records, bytes, off } => self.ask_follow(log, records, bytes, off),
+            Step::Verb { log, ask } => self.ask_verb(log, ask),
+            Step::DeleteSegment { log, place } => self.delete_segment(log, place),
+            Step::RebuildIndex { log, place } => self.rebuild_index(log, place),
             Step::ReadPastDurable { log } => self.ask_read_past_durable(log),
             Step::Read { log, per_mille, bytes } => self.ask_read(log, per_mille, bytes),
             Step::Turn(turns) => (0..turns).try_for_each(|_| self.turn().map(drop)),
@@ -177,7 +182,7 @@ impl Machine {
             (Some(observer), Some(moment)) => observer(&moment, model),
             _ => Ok(()),
         };
-        match open(world.open(), &self.config, turns, seen)? {
+        match open(world, &self.config, turns, seen)? {
             Opening::Serves(running) => {
                 self.running = Some(*running);
                 Ok(true)
@@ -213,34 +218,43 @@ impl Machine {
             checker::the_tail_is_dead(&disk)?;
         }
         for log in 0..self.model.logs.len() {
-            let (id, made) = (self.model.logs[log].id.clone(), self.model.logs[log].made);
-            let known = disk.state().logs.contains_key(&id);
-            ensure(known || !made, "a log that was made stays", || format!("log {id} is not in the manifest"))?;
-            if known && !self.check_log(log)? {
+            let id = self.model.logs[log].id.clone();
+            let Some(record) = disk.state().logs.get(&id) else {
+                self.model.missing(log)?;
+                continue;
+            };
+            ensure(!self.model.logs[log].gone, "a log that was deleted stays gone", || id.to_string())?;
+            self.model.logs[log].was_not_deleted();
+            let (epoch, fence) = (record.epoch.0, record.fence);
+            if !self.check_log(log, epoch, fence)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn check_log(&mut self, log: usize) -> Checked<bool> {
+    fn check_log(&mut self, log: usize, epoch: u64, fence: Option<Offset>) -> Checked<bool> {
         self.ask_log(log)?;
         self.answer_all()?;
-        if !self.running().numbers.contains_key(&log) {
-            return Ok(false);
+        let Some((_, opened)) = self.running().opened.get(&log) else { return Ok(false) };
+        let bounds = opened.shared.bounds();
+        let Some(read) = self.read_all(log, bounds.start)? else { return Ok(false) };
+        let seen = Seen { start: bounds.start, end: bounds.end, epoch, fence };
+        self.model.recovered(log, &read, &seen)?;
+        let Some(before) = bounds.start.0.checked_sub(1) else { return Ok(true) };
+        match self.read(log, Offset(before), 100)? {
+            Err(ReadError::OutOfRange { earliest, .. }) if earliest == bounds.start => Ok(true),
+            answer => broken("what was given up is out of range, and the error names the start", format!("{answer:?}")),
         }
-        let Some(read) = self.read_all(log)? else { return Ok(false) };
-        self.model.recovered(log, &read)?;
-        Ok(true)
     }
 
     /// Reads a log from front to end. `None` when a fault kept it from being read.
     ///
     /// # Errors
     /// When a read answers what it must not.
-    pub fn read_all(&mut self, log: usize) -> Checked<Option<Vec<StoredBatch>>> {
+    pub fn read_all(&mut self, log: usize, start: Offset) -> Checked<Option<Vec<StoredBatch>>> {
         let mut read = Vec::new();
-        let mut offset = Offset(0);
+        let mut offset = start;
         loop {
             match self.read(log, offset, 64 << 10)? {
                 Ok(part) if part.batches.is_empty() => return Ok(Some(read)),
@@ -274,13 +288,20 @@ impl Machine {
         broken("every command is answered", format!("a read from {offset}"))
     }
 
-    /// One turn of the shard; takes every answer that came.
+    /// One turn of every shard, in an order that the seed chooses; takes every answer that came.
     ///
     /// # Errors
     /// The first broken promise.
-    pub fn turn(&mut self) -> Checked<Turned> {
+    pub fn turn(&mut self) -> Checked {
+        for place in self.running().next_round() {
+            self.turn_shard(place)?;
+        }
+        Ok(())
+    }
+
+    fn turn_shard(&mut self, place: usize) -> Checked<Turned> {
         self.world.keep_moments(self.observer.is_some());
-        let turned = self.running().shard.turn();
+        let turned = self.running().turn_shard(place);
         let turned = turned.or_else(|error| broken("a living ring can be turned", error.to_string()))?;
         self.collect()?;
         // Whatever was answered in this turn was answered before the moment.
@@ -316,11 +337,15 @@ impl Machine {
 
     /// One more turn. Gives the machine as it stood when all was started and nothing had landed.
     fn turn_to_a_moment(&mut self) -> Checked<SimWorld> {
-        self.world.keep_moments(true);
-        let turned = self.running().shard.turn();
-        turned.or_else(|error| broken("a living ring can be turned", error.to_string()))?;
-        self.collect()?;
-        Ok(self.world.take_moment().unwrap_or_else(|| self.world.snapshot()))
+        let mut moment = None;
+        for place in self.running().next_round() {
+            self.world.keep_moments(true);
+            let turned = self.running().turn_shard(place);
+            turned.or_else(|error| broken("a living ring can be turned", error.to_string()))?;
+            self.collect()?;
+            moment = self.world.take_moment();
+        }
+        Ok(moment.unwrap_or_else(|| self.world.snapshot()))
     }
 
     /// Turns until everything was answered.
@@ -346,7 +371,7 @@ impl Machine {
         let mut quiet = 0;
         for _ in 0..TURNS_MAX {
             self.turn()?;
-            quiet = if self.running().disk.in_flight() == 0 { quiet + 1 } else { 0 };
+            quiet = if self.running().in_flight() == 0 { quiet + 1 } else { 0 };
             if quiet > 8 {
                 return Ok(());
             }
@@ -354,25 +379,40 @@ impl Machine {
         broken("work in the background ends", "the disk was never idle")
     }
 
-    /// Closes the store in order.
+    /// Closes the store in order: the shard that keeps the manifest last.
     ///
     /// # Errors
     /// When it does not end, or answers an error although nothing failed.
     pub fn close(&mut self) -> Checked {
-        let mut answer = self.running().close();
+        self.running().close_queues();
+        let mut clean = true;
+        for place in (0..self.config.shards).rev() {
+            clean &= self.close_shard(place)?;
+        }
+        ensure(self.running().asked() == 0, "every command is answered", || "not all when it closed".to_owned())?;
+        self.running = None;
+        if clean {
+            self.model.closed();
+        }
+        Ok(())
+    }
+
+    fn close_shard(&mut self, closing: usize) -> Checked<bool> {
+        let mut answer = self.running().close(closing);
         for _ in 0..TURNS_MAX {
-            if self.turn()? != Turned::Closed {
-                continue;
+            for place in self.running().next_round() {
+                let turned = self.turn_shard(place)?;
+                if place != closing || turned != Turned::Closed {
+                    continue;
+                }
+                let answer = answer.try_take();
+                let clean = matches!(answer, Some(Ok(())));
+                ensure(clean || (self.tolerant && answer.is_some()), "closing finishes what was asked for", || {
+                    format!("{answer:?}")
+                })?;
+                self.running().shards[place] = None;
+                return Ok(clean);
             }
-            let answer = answer.try_take();
-            let clean = matches!(answer, Some(Ok(()))) || (self.tolerant && answer.is_some());
-            ensure(clean, "closing finishes what was asked for", || format!("{answer:?}"))?;
-            ensure(self.running().asked() == 0, "every command is answered", || "not all when it closed".to_owned())?;
-            self.running = None;
-            if matches!(answer, Some(Ok(()))) {
-                self.model.closed();
-            }
-            return Ok(());
         }
         broken("closing ends", format!("{TURNS_MAX} turns were not enough"))
     }
@@ -393,17 +433,19 @@ impl Machine {
     pub fn crash(&mut self, how: impl FnOnce(&SimWorld)) -> Checked {
         how(&self.world);
         let Some(running) = self.running.take() else { return Ok(()) };
-        let Running { shard, queue, appends, reads, opening, durable, .. } = running;
-        drop(shard);
-        queue.abandon();
-        let open = [appends.len(), reads.len(), opening.len(), durable.len()];
+        let Running { shards, queues, appends, reads, opening, durable, verbs, .. } = running;
+        drop(shards);
+        queues.iter().for_each(|queue| queue.abandon());
+        let open = [appends.len(), reads.len(), opening.len(), durable.len(), verbs.len()];
         let gone = appends.into_iter().filter_map(|mut asked| asked.answer.try_take()).count()
             + reads.into_iter().filter_map(|mut asked| asked.answer.try_take()).count()
             + opening.into_iter().filter_map(|mut asked| asked.answer.try_take()).count()
-            + durable.into_iter().filter_map(|mut asked| asked.answer.try_take()).count();
-        let answered = gone == open.iter().sum::<usize>() && queue.outstanding() == (0, 0);
+            + durable.into_iter().filter_map(|mut asked| asked.answer.try_take()).count()
+            + verbs.into_iter().filter_map(|asked| asked.answer.take_any()).count();
+        let outstanding: Vec<(usize, usize)> = queues.iter().map(|queue| queue.outstanding()).collect();
+        let answered = gone == open.iter().sum::<usize>() && outstanding.iter().all(|left| *left == (0, 0));
         ensure(answered, "every command is answered, also by a shard that dies", || {
-            format!("{gone} of {open:?}; outstanding {:?}", queue.outstanding())
+            format!("{gone} of {open:?}; outstanding {outstanding:?}")
         })
     }
 
@@ -412,153 +454,68 @@ impl Machine {
     }
 
     fn ask_log(&mut self, log: usize) -> Checked {
+        if self.model.log(log).is_going() {
+            return Ok(());
+        }
         let id = self.model.log(log).id.clone();
         if let Some(answer) = self.running().open_log(id) {
+            self.model.log(log).gone = false;
             self.running().opening.push(AskedLog { log, answer });
         }
         Ok(())
     }
 
     fn ask_append(&mut self, log: usize, records: usize, bytes: usize, level: Level) -> Checked {
-        if !self.running().numbers.contains_key(&log) {
-            return Ok(());
+        self.hand_over(log, records, bytes, (level, None));
+        Ok(())
+    }
+
+    /// Hands over what another replica gave an offset: the right one, or one that is `off` by some.
+    fn ask_follow(&mut self, log: usize, records: usize, bytes: usize, off: i64) -> Checked {
+        let end = self.model.log(log).sent_end();
+        let expected = Offset(end.0.saturating_add_signed(off));
+        self.hand_over(log, records, bytes, (Level::Durable, Some(expected)));
+        Ok(())
+    }
+
+    fn hand_over(&mut self, log: usize, records: usize, bytes: usize, (level, expected): (Level, Option<Offset>)) {
+        let (running, model) = (self.running.as_mut().expect("the store is open"), &mut self.model);
+        if !running.knows(log) || model.log(log).is_going() {
+            return;
         }
+        // What was only accepted is gone without a word when a fence or a truncation comes between.
+        let unsure = !model.log(log).changes.is_empty();
+        let level = if unsure { level.max(Level::Written) } else { level };
         self.serial += 1;
         let serial = self.serial;
         let batch = batch_of(serial, records, bytes);
         let (payload, records) = (batch.payload().into(), u64::from(batch.record_count()));
-        if self.running().append(log, serial, batch, level) {
-            self.model.log(log).waiting.push_back(Sent { serial, payload, records, answered: None });
+        if running.append_at((log, serial), batch, (level, expected), model) {
+            model.log(log).waiting.push_back(Sent { serial, payload, records, answered: None });
         }
-        Ok(())
     }
 
     fn ask_read(&mut self, log: usize, per_mille: u64, bytes: usize) -> Checked {
-        if !self.running().numbers.contains_key(&log) {
+        if !self.running().knows(log) {
             return Ok(());
         }
-        let end = self.model.log(log).end();
-        let offset = Offset(end.0 * per_mille / 1000);
+        let (start, end, version) = self.model.log(log).readable();
+        let offset = Offset(start.0 + end.since(start) * per_mille / 1000);
         if let Some(answer) = self.running().read(log, offset, bytes, false) {
-            self.running().reads.push(AskedRead { log, offset, end, past_durable: false, answer });
+            self.running().reads.push(AskedRead { log, offset, end, past_durable: false, version, answer });
         }
         Ok(())
     }
 
     fn ask_read_past_durable(&mut self, log: usize) -> Checked {
-        if !self.running().numbers.contains_key(&log) {
+        if !self.running().knows(log) {
             return Ok(());
         }
-        let offset = self.model.log(log).end();
+        let (_, offset, version) = self.model.log(log).readable();
         if let Some(answer) = self.running().read(log, offset, 8_000, true) {
-            self.running().reads.push(AskedRead { log, offset, end: offset, past_durable: true, answer });
+            self.running().reads.push(AskedRead { log, offset, end: offset, past_durable: true, version, answer });
         }
         Ok(())
-    }
-
-    /// Takes every answer that has come.
-    fn collect(&mut self) -> Checked {
-        let (tolerant, model) = (self.tolerant, &mut self.model);
-        let Some(running) = self.running.as_mut() else { return Ok(()) };
-        let (mut outcome, receipts) = (Ok(()), &mut running.receipts);
-        running.appends.retain_mut(|asked| match asked.answer.try_take() {
-            None => true,
-            Some(answer) => {
-                if let Ok(receipt) = &answer {
-                    receipts.insert(asked.log, *receipt);
-                }
-                let taken = take_append(model, asked, answer, tolerant);
-                outcome = std::mem::replace(&mut outcome, Ok(())).and(taken);
-                false
-            }
-        });
-        outcome?;
-        let numbers = &mut running.numbers;
-        let mut outcome = Ok(());
-        running.opening.retain_mut(|asked| match asked.answer.try_take() {
-            None => true,
-            Some(Ok(opened)) => {
-                numbers.insert(asked.log, opened.number);
-                model.log(asked.log).made = true;
-                false
-            }
-            Some(Err(error)) => {
-                outcome = std::mem::replace(&mut outcome, Ok(())).and(take_log_error(&error, tolerant));
-                false
-            }
-        });
-        outcome?;
-        let mut outcome = Ok(());
-        running.durable.retain_mut(|asked| match asked.answer.try_take() {
-            None => true,
-            Some(Ok(())) => {
-                model.durable_through(asked.log, asked.end);
-                false
-            }
-            Some(Err(error)) => {
-                let fits = ensure(tolerant, "what was answered becomes durable", || error.to_string());
-                outcome = std::mem::replace(&mut outcome, Ok(())).and(fits);
-                false
-            }
-        });
-        outcome?;
-        let mut outcome = Ok(());
-        running.reads.retain_mut(|asked| match asked.answer.try_take() {
-            None => true,
-            Some(answer) => {
-                let taken = take_read(model, asked, &answer, tolerant);
-                outcome = std::mem::replace(&mut outcome, Ok(())).and(taken);
-                false
-            }
-        });
-        outcome
-    }
-}
-
-fn take_append(
-    model: &mut Model,
-    asked: &AskedAppend,
-    answer: Result<strandline::Receipt, AppendError>,
-    tolerant: bool,
-) -> Checked {
-    let error = match answer {
-        Ok(receipt) => return model.acknowledge(asked.log, asked.serial, &receipt, tolerant),
-        Err(error) => error,
-    };
-    ensure(tolerant, "an append fails only when something failed", || error.to_string())?;
-    match error {
-        AppendError::Failed { .. } | AppendError::ShardGone => model.fail(asked.log),
-        _ => model.refuse(asked.log, asked.serial),
-    }
-    Ok(())
-}
-
-fn take_log_error(error: &LogError, tolerant: bool) -> Checked {
-    ensure(tolerant, "a log can be made", || error.to_string())
-}
-
-fn take_read(model: &mut Model, asked: &AskedRead, answer: &ReadAnswer, tolerant: bool) -> Checked {
-    match answer {
-        Ok(read) => {
-            let log = &model.logs[asked.log];
-            if asked.past_durable {
-                return checker::bytes_read_past_the_end_equal_bytes_sent(log, asked.offset, &read.batches);
-            }
-            // What was only written may have become durable without a word; once it was read it stays.
-            checker::bytes_read_past_the_end_equal_bytes_sent(log, asked.offset, &read.batches)?;
-            if let Some(last) = read.batches.last() {
-                model.durable_through(asked.log, last.end());
-            }
-            let log = &model.logs[asked.log];
-            checker::bytes_read_equal_bytes_appended(log, asked.offset, &read.batches)?;
-            ensure(!read.batches.is_empty() || asked.offset >= asked.end, "what is durable can be read", || {
-                format!("log {}: a read from {} gave nothing", log.id, asked.offset)
-            })
-        }
-        Err(ReadError::Disk { .. }) if tolerant => Ok(()),
-        // What a failure took back is no longer there.
-        Err(ReadError::OutOfRange { .. }) if tolerant && asked.past_durable => Ok(()),
-        Err(error) => broken("bytes read equal bytes appended", error.to_string()),
     }
 }
 

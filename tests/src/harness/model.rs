@@ -1,7 +1,8 @@
 //! The model: what the store must hold. Plain lists, no cleverness.
 
+use super::change::{AskedChange, Change};
 use super::checker;
-use super::violation::Checked;
+use super::violation::{Checked, Violation};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use strandline::batch::StoredBatch;
@@ -59,13 +60,91 @@ pub struct LogModel {
     pub failed: bool,
     /// How many batches recoveries have dropped.
     pub dropped: usize,
+    /// Offsets below it were given up.
+    pub start: Offset,
+    /// How often it was truncated.
+    pub epoch: u64,
+    /// It takes no appends, and may be repaired up to here.
+    pub fence: Option<Offset>,
+    /// It was deleted, durably, and nobody has asked for it since.
+    pub gone: bool,
+    /// Changes that were asked for and are not known to be made, or not to be, in order.
+    pub changes: Vec<AskedChange>,
+    /// How often something that a reader sees has been taken away, or has been asked to be.
+    pub version: u64,
+}
+
+/// What is seen of a log after a recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its first offset.
+    pub start: Offset,
+    /// One past its last.
+    pub end: Offset,
+    /// How often it was truncated.
+    pub epoch: u64,
+    /// How far it may be repaired, when it is fenced.
+    pub fence: Option<Offset>,
 }
 
 impl LogModel {
     /// The offset after the last batch that is held.
     #[must_use]
     pub fn end(&self) -> Offset {
-        self.held.last().map_or(Offset(0), Held::end)
+        self.held.last().map_or(self.start, Held::end)
+    }
+
+    /// The offset after the last batch that was sent, when all of them stay.
+    #[must_use]
+    pub fn sent_end(&self) -> Offset {
+        self.waiting.iter().fold(self.end(), |end, sent| end.plus(sent.records))
+    }
+
+    /// Whether it was asked to be deleted, and that was not answered.
+    #[must_use]
+    pub fn is_going(&self) -> bool {
+        self.changes.iter().any(|asked| asked.change == Change::Delete)
+    }
+
+    /// It is there: a deletion that was asked for was not made, nor anything after it.
+    pub fn was_not_deleted(&mut self) {
+        let first = self.changes.iter().position(|asked| asked.change == Change::Delete);
+        self.changes.truncate(first.unwrap_or(self.changes.len()));
+    }
+
+    /// Where it starts and ends, and what has been taken away.
+    #[must_use]
+    pub fn readable(&self) -> (Offset, Offset, u64) {
+        (self.start, self.end(), self.version)
+    }
+
+    /// Everything that was sent before `serial` is durable.
+    pub fn hold_before(&mut self, serial: u64) {
+        let before = self.waiting.iter().take_while(|sent| sent.serial < serial);
+        let end = before.fold(self.end(), |end, sent| end.plus(sent.records));
+        self.hold_through(end, 0);
+    }
+
+    /// What the log is if the first `count` of the changes that were asked for were made, and no other; nothing when they cannot be.
+    #[must_use]
+    pub fn with_changes(&self, count: usize) -> LogModel {
+        let mut log = self.clone();
+        for change in log.changes.drain(..).take(count).collect::<Vec<_>>() {
+            log.make(&change);
+        }
+        log
+    }
+
+    fn bounds(&self) -> (Offset, u64, Option<Offset>) {
+        (self.start, self.epoch, self.fence)
+    }
+
+    fn check_recovered(&self, read: &[StoredBatch], seen: &Seen) -> Checked {
+        checker::bounds_are_old_or_new(self, read, seen)?;
+        checker::acknowledged_is_readable(self, read)?;
+        checker::what_was_read_stays_readable(self, read)?;
+        checker::exact_prefix_in_staged_order(self, read)?;
+        checker::what_was_written_outlives_the_process(self, read)
     }
 
     /// The offset that a waiting batch has, when all before it stay.
@@ -120,6 +199,12 @@ impl Model {
                 kept_by_kill: 0,
                 failed: false,
                 dropped: 0,
+                start: Offset(0),
+                epoch: 0,
+                fence: None,
+                gone: false,
+                changes: Vec::new(),
+                version: 0,
             });
         }
         &mut self.logs[number]
@@ -184,17 +269,37 @@ impl Model {
         self.log(log).failed = true;
     }
 
-    /// Takes over what a log holds after a recovery: what is not there of what waited was dropped, and must never return.
+    /// Takes over what a log holds after a recovery: what is not there of what waited was dropped, and must never return. Of the changes
+    /// that were asked for and not answered some first ones were made, each whole.
     ///
     /// # Errors
     /// When the log does not hold what it must.
-    pub fn recovered(&mut self, log: usize, read: &[StoredBatch]) -> Checked {
+    pub fn recovered(&mut self, log: usize, read: &[StoredBatch], seen: &Seen) -> Checked {
         let log = self.log(log);
-        checker::acknowledged_is_readable(log, read)?;
-        checker::what_was_read_stays_readable(log, read)?;
-        checker::exact_prefix_in_staged_order(log, read)?;
-        checker::what_was_written_outlives_the_process(log, read)?;
         checker::store_times_never_go_backwards(read)?;
+        let mut wrong: Option<Violation> = None;
+        let mut right = None;
+        for count in 0..=log.changes.len() {
+            let changed = log.with_changes(count);
+            if changed.gone && !log.gone {
+                break; // It is there.
+            }
+            match changed.check_recovered(read, seen) {
+                Ok(()) => {
+                    right = Some(changed);
+                    break;
+                }
+                // What is said of the one whose bounds fit tells most.
+                Err(why) if wrong.is_none() || changed.bounds() == (seen.start, seen.epoch, seen.fence) => {
+                    wrong = Some(why);
+                }
+                Err(_) => {}
+            }
+        }
+        match (right, wrong) {
+            (Some(right), _) => *log = right,
+            (None, wrong) => return wrong.map_or(Ok(()), Err),
+        }
         for batch in read.iter().skip(log.held.len()) {
             let sent = log.waiting.pop_front().expect("the checker saw that it is what was sent next");
             let (first, store_time_ms) = (batch.first(), batch.store_time_ms());
@@ -204,6 +309,22 @@ impl Model {
         log.waiting.clear();
         log.kept_by_kill = 0;
         log.failed = false;
+        Ok(())
+    }
+
+    /// A log is not there after a recovery.
+    ///
+    /// # Errors
+    /// When it has to be.
+    pub fn missing(&mut self, log: usize) -> Checked {
+        let log = self.log(log);
+        let deleted = (0..=log.changes.len()).map(|count| log.with_changes(count)).find(|log| log.gone);
+        checker::a_log_that_was_made_stays(log, deleted.is_some())?;
+        if let Some(deleted) = deleted {
+            *log = deleted;
+        }
+        log.waiting.clear();
+        log.changes.clear();
         Ok(())
     }
 

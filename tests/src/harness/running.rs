@@ -1,16 +1,26 @@
-//! A living process: a shard that was opened, and what was asked of it and not answered yet.
+//! A living process: the shards that were opened, and what was asked of them and not answered yet.
 
+use super::model::Model;
+use super::random::Random;
 use super::violation::{Checked, broken};
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use strandline::batch::Batch;
 use strandline::config::CheckedConfig;
+use strandline::format::checksum::crc32c;
 use strandline::pending::{Pending, pair};
-use strandline::shard::command::{AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, Queue, Refused};
-use strandline::shard::{self, Shard};
-use strandline::{CloseError, Level, LogId, LogOptions, Offset, OpenError, OpenReport, ReadAnswer, Receipt};
-use strandline_disk::sim::SimDisk;
-use strandline_disk::{Disk, Wait};
+use strandline::shard::command::{
+    AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue, Refused,
+};
+use strandline::shard::verb::{Verb, Verdict};
+use strandline::shard::{self, Opened, Shard, Share, Siblings, Turned};
+use strandline::{
+    CloseError, Level, LogId, LogInfo, Offset, OpenError, OpenReport, ReadAnswer, Receipt, Sealed, Truncated, Verified,
+};
+use strandline_disk::sim::{SimDisk, SimWorld};
+use strandline_disk::{Disk, DiskError, Wait};
 
 /// How many turns anything may take before it counts as hanging.
 pub const TURNS_MAX: usize = 200_000;
@@ -22,6 +32,12 @@ pub struct AskedAppend {
     pub log: usize,
     /// Its number.
     pub serial: u64,
+    /// It was to start here.
+    pub expected: Option<Offset>,
+    /// A fence or a truncation may keep it out.
+    pub may_be_refused: bool,
+    /// The log had been fenced, and nobody had asked to end that.
+    pub must_be_refused: bool,
     /// Where the answer comes.
     pub answer: Pending<AppendAnswer>,
 }
@@ -37,6 +53,8 @@ pub struct AskedRead {
     pub end: Offset,
     /// It may also give what is not durable yet.
     pub past_durable: bool,
+    /// What had been taken away by then.
+    pub version: u64,
     /// Where the answer comes.
     pub answer: Pending<ReadAnswer>,
 }
@@ -48,6 +66,8 @@ pub struct AskedDurable {
     pub log: usize,
     /// One past the last offset that is waited for.
     pub end: Offset,
+    /// What had been taken away by then.
+    pub version: u64,
     /// Where the answer comes.
     pub answer: Pending<DurableAnswer>,
 }
@@ -61,18 +81,56 @@ pub struct AskedLog {
     pub answer: Pending<LogAnswer>,
 }
 
-/// A shard in its process.
+/// A verb that was asked for.
+#[derive(Debug)]
+pub struct AskedVerb {
+    /// Its log in the model.
+    pub log: usize,
+    /// What was sent before it has smaller numbers.
+    pub serial: u64,
+    /// How many changes of the model it makes.
+    pub changes: usize,
+    /// Where the answer comes.
+    pub answer: VerbAnswer,
+}
+
+/// Where the answer of a verb comes.
+#[derive(Debug)]
+pub enum VerbAnswer {
+    /// Of a truncation.
+    Truncate(Pending<Verdict<Truncated>>),
+    /// Of a trim.
+    Trim(Pending<Verdict<Offset>>),
+    /// Of a seal, at an offset or not.
+    Seal(Pending<Verdict<Sealed>>),
+    /// Of a fence.
+    Fence(Pending<Verdict<Offset>>),
+    /// Of the end of one.
+    Unfence(Pending<Verdict<()>>),
+    /// Of the deletion of a log.
+    Delete(Pending<Verdict<()>>),
+    /// Of the deletion of a segment.
+    DeleteSegment(Pending<Verdict<()>>),
+    /// Of statistics.
+    Stats(Pending<Verdict<LogInfo>>),
+    /// Of a verification.
+    Verify(Pending<Verdict<Verified>>),
+    /// Of an index that is built again.
+    RebuildIndex(Pending<Verdict<()>>),
+}
+
+/// The shards of a store in their process.
 pub struct Running {
-    /// The disk.
-    pub disk: SimDisk,
-    /// The shard.
-    pub shard: Shard<SimDisk>,
-    /// The way in.
-    pub queue: Arc<Queue>,
+    /// The disks, one for each shard.
+    pub disks: Vec<SimDisk>,
+    /// The shards; none where one was closed.
+    pub shards: Vec<Option<Shard<SimDisk>>>,
+    /// The ways in.
+    pub queues: Vec<Arc<Queue>>,
     /// What opening found.
     pub report: OpenReport,
-    /// The numbers of the logs that were opened, by their place in the model.
-    pub numbers: BTreeMap<usize, LogNumber>,
+    /// The logs that were opened, by their place in the model.
+    pub opened: BTreeMap<usize, (usize, OpenedLog)>,
     /// Appends not answered yet, in the order in which they were handed over.
     pub appends: Vec<AskedAppend>,
     /// Reads not answered yet.
@@ -81,20 +139,24 @@ pub struct Running {
     pub opening: Vec<AskedLog>,
     /// Waits for durability.
     pub durable: Vec<AskedDurable>,
+    /// Verbs not answered yet, in the order in which they were asked for.
+    pub verbs: Vec<AskedVerb>,
     /// The last receipt of each log.
     pub receipts: BTreeMap<usize, Receipt>,
+    /// In which order the shards take their turns.
+    order: Random,
 }
 
 impl std::fmt::Debug for Running {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Running({:?}, {} asked)", self.disk, self.asked())
+        write!(f, "Running({:?}, {} asked)", self.disks, self.asked())
     }
 }
 
 /// How an attempt to open ended.
 #[derive(Debug)]
 pub enum Opening {
-    /// The shard serves.
+    /// The store serves.
     Serves(Box<Running>),
     /// The turns that were allowed are over.
     Stopped,
@@ -102,59 +164,202 @@ pub enum Opening {
     Refused(OpenError),
 }
 
-/// Opens a store on `disk`. Stops after `turns`; calls `seen` after each.
+/// Which shard a log belongs to, as a store spreads them.
+#[must_use]
+pub fn shard_of(log: &LogId, shards: usize) -> usize {
+    crc32c(log.topic.as_bytes()).wrapping_add(log.range.get()) as usize % shards.max(1)
+}
+
+type Work<T> = Pin<Box<dyn Future<Output = Result<T, OpenError>>>>;
+
+/// A shard on its way.
+enum Part {
+    Opens(Work<(Shard<SimDisk>, OpenReport)>),
+    Open(Box<Shard<SimDisk>>),
+}
+
+/// Opens a store on `world`, with a disk for each shard. Stops after `turns`; calls `seen` after each.
 ///
 /// # Errors
 /// When it hangs, or when `seen` says so.
 pub fn open(
-    disk: SimDisk,
+    world: &SimWorld,
     config: &CheckedConfig,
     turns: Option<usize>,
     mut seen: impl FnMut() -> Checked,
 ) -> Checked<Opening> {
-    let queue = Queue::new(config, disk.doorbell());
-    let mut opening = Box::pin(shard::open(disk.clone(), config.clone(), queue.clone()));
+    let disks: Vec<SimDisk> = (0..config.shards).map(|_| world.open()).collect();
+    let queues: Vec<Arc<Queue>> = disks.iter().map(|disk| Queue::new(config, disk.doorbell())).collect();
+    let mut order = Random::new(world.operations());
+    let mut reading: Option<Work<Opened<SimDisk>>> = {
+        let (disk, config) = (disks[0].clone(), config.clone());
+        Some(Box::pin(async move { shard::open_manifest(&disk, &config).await }))
+    };
+    let (mut parts, mut released, mut report): (Vec<Part>, _, _) = (Vec::new(), Vec::new(), OpenReport::default());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut quiet = 0;
     for turn in 0..TURNS_MAX {
-        match opening.as_mut().poll(&mut context) {
-            std::task::Poll::Pending => {}
-            std::task::Poll::Ready(Err(error)) => return Ok(Opening::Refused(error)),
-            std::task::Poll::Ready(Ok((shard, report))) => {
-                let (numbers, appends, reads, opening) = Default::default();
-                let (durable, receipts) = Default::default();
-                let running =
-                    Running { disk, shard, queue, report, numbers, appends, reads, opening, durable, receipts };
-                return Ok(Opening::Serves(Box::new(running)));
+        if let Some(work) = reading.as_mut() {
+            match work.as_mut().poll(&mut context) {
+                std::task::Poll::Pending => {}
+                std::task::Poll::Ready(Err(error)) => return Ok(Opening::Refused(error)),
+                std::task::Poll::Ready(Ok(opened)) => {
+                    reading = None;
+                    released = opened.released.clone();
+                    report.absorb(opened.report.clone());
+                    parts = spread(opened, &disks, &queues, config);
+                }
             }
+        }
+        for place in shuffled(&mut order, parts.len()) {
+            let Part::Opens(work) = &mut parts[place] else { continue };
+            match work.as_mut().poll(&mut context) {
+                std::task::Poll::Pending => {}
+                std::task::Poll::Ready(Err(error)) => return Ok(Opening::Refused(error)),
+                std::task::Poll::Ready(Ok((mut shard, part))) => {
+                    if place == 0 {
+                        shard.remove(std::mem::take(&mut released));
+                    }
+                    report.absorb(part);
+                    parts[place] = Part::Open(Box::new(shard));
+                }
+            }
+        }
+        let still = |part: &Part| matches!(part, Part::Opens(_));
+        if reading.is_none() && !parts.iter().any(still) {
+            let open = |part| match part {
+                Part::Open(shard) => Some(*shard),
+                Part::Opens(_) => None,
+            };
+            let shards = parts.into_iter().map(open).collect();
+            return Ok(Opening::Serves(Box::new(Running::new(disks, shards, queues, report, order))));
         }
         if turns == Some(turn) {
             return Ok(Opening::Stopped);
         }
-        if disk.in_flight() == 0 {
+        quiet = if disks.iter().all(|disk| disk.in_flight() == 0) { quiet + 1 } else { 0 };
+        if quiet > 4 * disks.len() {
             return broken("opening never hangs", "it waits and nothing is in flight");
         }
-        disk.turn(Wait::Event).expect("a living disk can be turned");
-        seen()?;
+        for place in shuffled(&mut order, disks.len()) {
+            match parts.get_mut(place) {
+                Some(Part::Open(shard)) => drop(shard.turn().expect("a living disk can be turned")),
+                _ => disks[place].turn(Wait::Event).expect("a living disk can be turned"),
+            }
+            seen()?;
+        }
     }
     broken("opening never hangs", format!("{TURNS_MAX} turns were not enough"))
 }
 
+/// Hands every shard its share, as the threads of a store do.
+fn spread(opened: Opened<SimDisk>, disks: &[SimDisk], queues: &[Arc<Queue>], config: &CheckedConfig) -> Vec<Part> {
+    let Opened { manifest, store, life, logs, .. } = opened;
+    let (edits, siblings) = (manifest.edits(), Arc::<Siblings>::default());
+    let mut shares: Vec<Vec<_>> = (0..disks.len()).map(|_| Vec::new()).collect();
+    for log in logs {
+        shares[shard_of(&log.0, disks.len())].push(log);
+    }
+    let mut manifest = Some(manifest);
+    let parts = shares.into_iter().zip(disks).zip(queues).map(|((logs, disk), queue)| {
+        let (edits, siblings, manifest) = (edits.clone(), siblings.clone(), manifest.take());
+        let share = Share { store, life, edits, manifest, siblings, logs };
+        Part::Opens(Box::pin(shard::open_logs(disk.clone(), config.clone(), queue.clone(), share)))
+    });
+    parts.collect()
+}
+
+fn shuffled(random: &mut Random, count: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..count).collect();
+    for place in (1..count).rev() {
+        places.swap(place, random.below(place + 1));
+    }
+    places
+}
+
 impl Running {
+    fn new(
+        disks: Vec<SimDisk>,
+        shards: Vec<Option<Shard<SimDisk>>>,
+        queues: Vec<Arc<Queue>>,
+        report: OpenReport,
+        order: Random,
+    ) -> Running {
+        let (opened, appends, reads, opening) = Default::default();
+        let (durable, verbs, receipts) = Default::default();
+        Running { disks, shards, queues, report, opened, appends, reads, opening, durable, verbs, receipts, order }
+    }
+
+    /// In which order the shards take their next turns.
+    pub fn next_round(&mut self) -> Vec<usize> {
+        shuffled(&mut self.order, self.shards.len())
+    }
+
+    /// One turn of one shard.
+    ///
+    /// # Errors
+    /// What its ring answered.
+    pub fn turn_shard(&mut self, place: usize) -> Result<Turned, DiskError> {
+        match self.shards[place].as_mut() {
+            Some(shard) => shard.turn(),
+            None => Ok(Turned::Closed),
+        }
+    }
+
+    /// Operations in flight on all disks.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.disks.iter().map(Disk::in_flight).sum()
+    }
+
     /// How much was asked and not answered yet.
     #[must_use]
     pub fn asked(&self) -> usize {
-        self.appends.len() + self.reads.len() + self.opening.len() + self.durable.len()
+        self.appends.len() + self.reads.len() + self.opening.len() + self.durable.len() + self.verbs.len()
+    }
+
+    /// Whether a log was opened.
+    #[must_use]
+    pub fn knows(&self, log: usize) -> bool {
+        self.opened.contains_key(&log)
+    }
+
+    fn way_to(&self, log: usize) -> (Arc<Queue>, LogNumber) {
+        let (shard, opened) = &self.opened[&log];
+        (self.queues[*shard].clone(), opened.number)
     }
 
     /// Hands a batch over; false when the queue is full.
-    pub fn append(&mut self, log: usize, serial: u64, batch: Batch, level: Level) -> bool {
-        let admitted = match self.queue.admit(batch.payload().len()) {
+    pub fn append(&mut self, asked: (usize, u64), batch: Batch, level: Level, model: &Model) -> bool {
+        self.append_at(asked, batch, (level, None), model)
+    }
+
+    /// As `append`; its first record is to get an offset.
+    pub fn append_at(
+        &mut self,
+        (log, serial): (usize, u64),
+        batch: Batch,
+        (level, expected): (Level, Option<Offset>),
+        model: &Model,
+    ) -> bool {
+        let (queue, number) = self.way_to(log);
+        let admitted = match queue.admit(batch.payload().len()) {
             Ok(admitted) => admitted,
             Err(Refused::Overloaded(..) | Refused::Closed) => return false,
         };
+        let of_log = model.logs.get(log);
+        let asked_for = of_log.is_some_and(|log| !log.changes.is_empty());
+        let fenced = of_log.is_some_and(|log| log.fence.is_some());
         let (answer, pending) = pair();
-        self.queue.push(Command::Append { log: self.numbers[&log], batch, level, expected: None, answer, admitted });
-        self.appends.push(AskedAppend { log, serial, answer: pending });
+        queue.push(Command::Append { log: number, batch, level, expected, answer, admitted });
+        self.appends.push(AskedAppend {
+            log,
+            serial,
+            expected,
+            may_be_refused: asked_for || fenced,
+            must_be_refused: fenced && !asked_for && expected.is_none(),
+            answer: pending,
+        });
         true
     }
 
@@ -166,34 +371,52 @@ impl Running {
         bytes: usize,
         past_durable: bool,
     ) -> Option<Pending<ReadAnswer>> {
-        let admitted = self.queue.admit(0).ok()?;
+        let (queue, number) = self.way_to(log);
+        let admitted = queue.admit(0).ok()?;
         let (answer, pending) = pair();
-        self.queue.push(Command::Read { log: self.numbers[&log], offset, bytes, past_durable, answer, admitted });
+        queue.push(Command::Read { log: number, offset, bytes, past_durable, answer, admitted });
         Some(pending)
     }
 
     /// Waits for the last receipt of a log to become durable; `None` when there is none, or the queue is full.
-    pub fn until_durable(&mut self, log: usize, now: bool) -> Option<AskedDurable> {
+    pub fn until_durable(&mut self, log: usize, now: bool, version: u64) -> Option<AskedDurable> {
         let receipt = *self.receipts.get(&log)?;
-        let admitted = self.queue.admit(0).ok()?;
+        if !self.knows(log) {
+            return None;
+        }
+        let (queue, number) = self.way_to(log);
+        let admitted = queue.admit(0).ok()?;
         let (answer, pending) = pair();
-        self.queue.push(Command::UntilDurable { log: self.numbers[&log], receipt, now, answer, admitted });
-        Some(AskedDurable { log, end: receipt.end, answer: pending })
+        queue.push(Command::UntilDurable { log: number, receipt, now, answer, admitted });
+        Some(AskedDurable { log, end: receipt.end, version, answer: pending })
     }
 
     /// Asks for a log; `None` when the queue is full.
     pub fn open_log(&mut self, id: LogId) -> Option<Pending<LogAnswer>> {
-        let admitted = self.queue.admit(0).ok()?;
+        let queue = &self.queues[shard_of(&id, self.queues.len())];
+        let admitted = queue.admit(0).ok()?;
         let (answer, pending) = pair();
-        self.queue.push(Command::OpenLog { log: id, options: LogOptions::default(), answer, admitted });
+        queue.push(Command::OpenLog { log: id, options: strandline::LogOptions::default(), answer, admitted });
         Some(pending)
     }
 
-    /// Asks the shard to close.
-    pub fn close(&mut self) -> Pending<Result<(), CloseError>> {
+    /// Asks for a verb; false when the queue is full.
+    pub fn verb(&mut self, log: usize, verb: Verb) -> bool {
+        let (queue, number) = self.way_to(log);
+        let Ok(admitted) = queue.admit(0) else { return false };
+        queue.push(Command::Verb { log: number, verb, admitted });
+        true
+    }
+
+    /// Lets nothing more in.
+    pub fn close_queues(&self) {
+        self.queues.iter().for_each(|queue| queue.close());
+    }
+
+    /// Asks one shard to close.
+    pub fn close(&mut self, place: usize) -> Pending<Result<(), CloseError>> {
         let (answer, pending) = pair();
-        self.queue.close();
-        self.queue.push(Command::Close { answer });
+        self.queues[place].push(Command::Close { answer });
         pending
     }
 }

@@ -4,7 +4,7 @@ use super::checker;
 use super::files::Disk;
 use super::machine::{Machine, small};
 use super::random::Random;
-use super::step::Step;
+use super::step::{Ask, At, Step};
 use super::violation::Checked;
 use std::time::Duration;
 use strandline::Level;
@@ -81,6 +81,7 @@ pub fn finish(machine: &mut Machine) -> Checked {
     machine.run(&[Step::Idle, Step::Reopen, Step::Idle])?;
     let disk = Disk::look(&machine.world, &machine.config)?;
     checker::indexes_equal_scans(&disk)?;
+    checker::nothing_that_was_given_up_is_left(&disk)?;
     machine.apply(Step::PowerFailure { loss: Loss::DropAll, again_after: None })
 }
 
@@ -90,14 +91,19 @@ pub fn choose(random: &mut Random, logs: usize) -> Step {
     let log = random.below(logs);
     let again_after = random.chance(1, 3).then(|| random.below(80));
     match random.below(100) {
-        0..40 => {
+        0..34 => {
             let batches = 1 + random.below(4);
             let records = 1 + random.below(4);
             let bytes = random.pick(&[60, 300, 300, 1_000, 3_000, 5_500]);
             let level = random.pick(&[Level::Durable, Level::Durable, Level::Durable, Level::Written, Level::Accepted]);
             Step::AppendAt { log, batches, records, bytes: bytes + random.below(bytes / 8), level }
         }
-        40..68 => Step::Turn(1 + random.below(12)),
+        34..36 => {
+            let off = random.pick(&[0, 0, 0, -1, 1, 40]);
+            Step::Follow { log, records: 1 + random.below(4), bytes: random.pick(&[60, 300, 3_000]), off }
+        }
+        36..44 => verb(random, log),
+        44..68 => Step::Turn(1 + random.below(12)),
         68..70 => Step::UntilDurable { log, now: random.chance(1, 2) },
         70 => Step::ReadPastDurable { log },
         71..76 => {
@@ -111,6 +117,34 @@ pub fn choose(random: &mut Random, logs: usize) -> Step {
         95..98 => Step::PowerFailure { loss: loss(random), again_after },
         _ => Step::OpenLog(random.below(3)),
     }
+}
+
+/// A verb beside append and read. What takes much away is rarer than what does not.
+#[must_use]
+pub fn verb(random: &mut Random, log: usize) -> Step {
+    let at = match random.below(6) {
+        0 => At::Back(random.below(8) as u64),
+        1 => At::Start,
+        2 => At::Past(1 + random.below(3) as u64),
+        _ => At::PerMille(random.below(1001) as u64),
+    };
+    let late = At::PerMille(700 + random.below(301) as u64);
+    let ask = match random.below(24) {
+        0..3 => Ask::Truncate(late),
+        3 => Ask::Truncate(at),
+        4..7 => Ask::Trim(At::PerMille(random.below(400) as u64)),
+        7 => Ask::Trim(at),
+        8..11 => Ask::Seal,
+        11 => Ask::SealAt(late),
+        12 => Ask::Fence((random.chance(1, 2)).then_some(At::Past(random.below(9) as u64))),
+        13..16 => Ask::Unfence,
+        16..18 => Ask::Stats,
+        18..20 => Ask::Verify,
+        20..22 => return Step::DeleteSegment { log, place: random.pick(&[0, 0, 1, 7]) },
+        22 => return Step::RebuildIndex { log, place: random.below(4) },
+        _ => Ask::Delete,
+    };
+    Step::Verb { log, ask }
 }
 
 /// A way to lose power.
