@@ -95,8 +95,10 @@ impl Machine {
                 let Some(answer) = pending.try_take() else { return Ok(false) };
                 let Some(sealed) = self.take_verdict(asked, answer)? else { return Ok(true) };
                 self.forget_receipt(log, sealed.dropped > 0);
-                let dropped = before_end(&before, serial).since(self.model.logs[log].end());
-                self.check_sealed(log, &sealed, dropped)?;
+                // Appends behind a plain seal go on in the next segment, and may have been answered before it.
+                let sent_before = before_end(&before, serial);
+                let end = if asked.changes == 0 { sent_before } else { self.model.logs[log].end() };
+                self.check_sealed(&sealed, end, sent_before.since(end))?;
             }
             VerbAnswer::Fence(pending) => {
                 let Some(answer) = pending.try_take() else { return Ok(false) };
@@ -181,11 +183,10 @@ impl Machine {
     }
 
     /// What a seal answers is what the manifest and the footer say.
-    fn check_sealed(&mut self, log: usize, sealed: &Sealed, dropped: u64) -> Checked {
+    fn check_sealed(&mut self, sealed: &Sealed, end: Offset, dropped: u64) -> Checked {
         const PROMISE: &str = "a seal answers what the manifest and the footer say";
-        let of_log = &self.model.logs[log];
-        let same = sealed.end == of_log.end() && sealed.dropped == dropped;
-        ensure(same, PROMISE, || format!("{sealed:?}, and the log ends at {}, {dropped} dropped", of_log.end()))?;
+        let same = sealed.end == end && sealed.dropped == dropped;
+        ensure(same, PROMISE, || format!("{sealed:?}, and the log ended at {end}, {dropped} dropped"))?;
         let Some(segment) = &sealed.segment else { return Ok(()) };
         let disk = Disk::look(&self.world, &self.config)?;
         let Some(found) = disk.segments().iter().find(|found| found.id == *segment) else {
@@ -328,7 +329,8 @@ impl VerbAnswer {
 fn before_end(log: &super::model::LogModel, serial: u64) -> Offset {
     let mut log = log.clone();
     log.hold_before(serial);
-    log.end()
+    let of_before = log.held.iter().rfind(|held| held.sent.serial < serial);
+    of_before.map_or(log.start, |held| held.end())
 }
 
 /// What is asked of the shard, where its answer comes, and what it changes.
