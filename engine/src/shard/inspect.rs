@@ -84,7 +84,8 @@ impl<D: Disk> Shard<D> {
             }
             (None, Some(closed)) => closed.id.seq,
             (None, None) => {
-                return answer.give(Ok(Sealed { segment: None, end: log.end, byte_size: 0, dropped }));
+                // What waits behind the seal is no part of it.
+                return answer.give(Ok(Sealed { segment: None, end: log.staged_end, byte_size: 0, dropped }));
             }
         };
         self.sealings.entry((number, seq)).or_default().push((dropped, answer));
