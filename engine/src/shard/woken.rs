@@ -10,13 +10,24 @@ use strandline_disk::Doorbell;
 pub struct Woken {
     woken: AtomicBool,
     doorbell: Doorbell,
+    /// The thread whose tasks these are.
+    owner: usize,
+}
+
+thread_local! {
+    static ME: u8 = const { 0 };
+}
+
+/// A number that no other thread has while this one lives.
+fn this_thread() -> usize {
+    ME.with(|me| std::ptr::from_ref(me).addr())
 }
 
 impl Woken {
     /// Nothing was woken yet, or all was: whoever begins with `true` looks at everything once.
     #[must_use]
     pub fn new(woken: bool, doorbell: Doorbell) -> Arc<Woken> {
-        Arc::new(Woken { woken: AtomicBool::new(woken), doorbell })
+        Arc::new(Woken { woken: AtomicBool::new(woken), doorbell, owner: this_thread() })
     }
 
     /// Whether a task was woken since this was last taken.
@@ -44,7 +55,10 @@ impl Wake for Woken {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.set();
-        // A system call only when the thread sleeps, which it does not while it wakes its own tasks.
-        self.doorbell.ring();
+        // The owner wakes its own tasks while its ring is being turned, when it does not sleep though it said that it would: to ring
+        // then would cost two system calls a commit.
+        if this_thread() != self.owner {
+            self.doorbell.ring();
+        }
     }
 }

@@ -72,6 +72,7 @@ fn a_disk_that_fails_under_a_verb_is_named_and_a_damaged_segment_is_not_indexed_
     let log = machine.log("a").expect("a log");
     machine.append(log).expect("an append");
     machine.verb(log, |answer| Verb::Seal { at: None, answer }).expect("sealed");
+    (0..2_000).for_each(|_| assert!(machine.shard.turn().is_ok())); // It is shrunk meanwhile.
     machine.fail(on_data(DiskVerb::Read), Errno::IO, Times::Once);
     let failed = machine.verb(log, |answer| Verb::Verify { seq: None, answer });
     assert!(matches!(&failed, Err(VerbError::Disk(source)) if source.errno == Errno::IO), "{failed:?}");
