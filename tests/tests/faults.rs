@@ -8,7 +8,7 @@ use strandline_disk::sim::{Fault, Loss, Times, What, When};
 use strandline_disk::{Errno, Verb};
 use strandline_tests::harness::machine::{batch_of, small};
 use strandline_tests::harness::seeds::outcome;
-use strandline_tests::harness::{Checked, Machine, Step};
+use strandline_tests::harness::{Ask, At, Checked, Machine, Step};
 
 const fn append(log: usize, batches: usize, bytes: usize) -> Step {
     Step::Append { log, batches, records: 2, bytes }
@@ -37,6 +37,44 @@ fn script() -> Vec<Step> {
     ]
 }
 
+/// A history of verbs in which a fault strikes.
+fn verbs() -> Vec<Step> {
+    let ask = |log, ask| Step::Verb { log, ask };
+    vec![
+        append(0, 9, 5_500),
+        ask(0, Ask::Stats),
+        append(0, 12, 5_500),
+        ask(0, Ask::Truncate(At::Back(30))),
+        Step::Answer,
+        append(0, 2, 300),
+        ask(0, Ask::Truncate(At::Back(3))),
+        append(1, 2, 700),
+        ask(1, Ask::Fence(Some(At::Past(2)))),
+        Step::Follow { log: 1, records: 2, bytes: 90, off: 0 },
+        Step::Answer,
+        ask(0, Ask::Trim(At::PerMille(400))),
+        ask(0, Ask::Seal),
+        ask(1, Ask::Unfence),
+        ask(1, Ask::SealAt(At::Back(1))),
+        Step::Answer,
+        ask(0, Ask::Verify),
+        Step::DeleteSegment { log: 0, place: 0 },
+        Step::RebuildIndex { log: 0, place: 0 },
+        append(0, 1, 90),
+        ask(1, Ask::Delete),
+        Step::Answer,
+        Step::OpenLog(1),
+        Step::Answer,
+        append(1, 2, 400),
+        Step::Idle,
+        Step::Reopen,
+        ask(0, Ask::Truncate(At::Back(1))),
+        Step::Answer,
+        append(0, 1, 300),
+        Step::Idle,
+    ]
+}
+
 fn begin(seed: u64) -> Checked<Machine> {
     let mut machine = Machine::new(seed, small());
     machine.open()?;
@@ -52,26 +90,33 @@ fn begin(seed: u64) -> Checked<Machine> {
 }
 
 /// Runs the script with the fault at the k-th operation; then without faults: all promises hold and every log goes on.
-fn with_fault_at(k: u64, what: &What, times: Times) -> Checked {
+fn with_fault_at(script: &[Step], k: u64, what: &What, times: Times) -> Checked {
     let mut machine = begin(k)?;
     machine.tolerant = true;
     machine.world.inject(Fault { when: When::KthOperation(k), what: what.clone(), times });
-    machine.run(&script())?;
+    machine.run(script)?;
     machine.world.clear_faults();
     machine.tolerant = false;
     let loss = [Loss::DropAll, Loss::KeepAll, Loss::Random][(k % 3) as usize];
     machine.apply(Step::PowerFailure { loss, again_after: None })?;
+    let unfence = |log| Step::Verb { log, ask: Ask::Unfence };
+    machine.run(&[Step::OpenLog(1), Step::Answer, unfence(0), unfence(1), Step::Answer])?;
     machine.run(&[append(0, 2, 900), append(1, 1, 900), Step::Answer, Step::Reopen, Step::Idle])
 }
 
-/// Lets every operation of the script fail.
+/// Lets every operation of the scripts fail.
 fn every_operation_fails(what: &What, times: Times) {
+    every_operation_of(&script(), what, times);
+    every_operation_of(&verbs(), what, times);
+}
+
+fn every_operation_of(script: &[Step], what: &What, times: Times) {
     let mut machine = begin(1).expect("an honest start");
     let start = machine.world.operations();
-    machine.run(&script()).expect("an honest history");
+    machine.run(script).expect("an honest history");
     let operations = machine.world.operations() - start;
     for k in 1..=operations + 5 {
-        if let Err(text) = outcome(|| with_fault_at(k, what, times)) {
+        if let Err(text) = outcome(|| with_fault_at(script, k, what, times)) {
             panic!("operation {k} of {operations}, {what:?} {times:?}: {text}");
         }
     }

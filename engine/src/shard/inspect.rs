@@ -34,7 +34,7 @@ impl<D: Disk> Shard<D> {
             generation: active.generation,
             state: SegmentState::Active,
             base: active.base,
-            end: log.staged_end,
+            end: log.durable_end,
             byte_size: active.logical_bytes(),
             file_bytes: active.size,
             opened_at_ms: active.opened_at_ms,

@@ -190,7 +190,10 @@ impl Machine {
         let Some(segment) = &sealed.segment else { return Ok(()) };
         let disk = Disk::look(&self.world, &self.config)?;
         let Some(found) = disk.segments().iter().find(|found| found.id == *segment) else {
-            return broken(PROMISE, format!("{segment} is not in the manifest"));
+            // The verb behind it may have been done in the same turn.
+            let asked = self.model.logs.iter().any(|log| log.id == segment.log && !log.changes.is_empty());
+            let start = disk.state().logs.get(&segment.log).map_or(sealed.end, |log| log.start);
+            return ensure(asked || start >= sealed.end, PROMISE, || format!("{segment} is not in the manifest"));
         };
         let Stage::Sealed { closing, .. } = found.record.stage else {
             return broken(PROMISE, format!("{segment} is {:?}", found.record.stage));
@@ -231,15 +234,16 @@ impl Machine {
         let oldest = info.segments.first().is_some_and(|oldest| oldest.seq == segment.seq);
         let may = segment.state == SegmentState::Sealed && oldest;
         let (answer, pending) = pair();
-        let changes = if may { vec![Change::Trim(segment.end)] } else { Vec::new() };
+        // Its age may seal an idle one before its turn comes.
+        let changes = if oldest { vec![Change::Trim(segment.end)] } else { Vec::new() };
         let asked = VerbAnswer::DeleteSegment(pending);
         let Some(answer) = self.ask_and_wait(log, Verb::DeleteSegment { seq: segment.seq, answer }, changes, asked)?
         else {
             return Ok(());
         };
         let right = match &answer {
-            Ok(()) => may || segment.end <= self.model.logs[log].start,
-            Err(VerbError::NotSealed { .. }) => segment.state != SegmentState::Sealed,
+            Ok(()) => oldest || segment.end <= self.model.logs[log].start,
+            Err(VerbError::NotSealed { .. }) => !may,
             Err(VerbError::NotOldest { .. }) => !oldest,
             Err(_) => self.tolerant,
         };
@@ -257,7 +261,7 @@ impl Machine {
         let verb = Verb::RebuildIndex { seq: segment.seq, answer };
         let Some(answer) = self.ask_and_wait(log, verb, Vec::new(), asked)? else { return Ok(()) };
         let right = match &answer {
-            Ok(()) => segment.state == SegmentState::Sealed,
+            Ok(()) => true, // Its age may have sealed it meanwhile.
             Err(VerbError::NotSealed { .. } | VerbError::NoSuchSegment { .. }) => segment.state != SegmentState::Sealed,
             Err(_) => self.tolerant,
         };
@@ -290,7 +294,9 @@ impl Machine {
             };
             let refused = matches!(answer, Err(VerbError::NotSealed { .. } | VerbError::NotOldest { .. }));
             let refused = refused || matches!(answer, Err(VerbError::NoSuchSegment { .. }));
-            if !refused {
+            if refused {
+                self.model.log(log).changes.retain(|change| change.serial != serial);
+            } else {
                 let asked = AskedVerb { log, serial, changes: changes.len(), answer: asked };
                 self.take_verdict(&asked, answer.clone())?;
             }
