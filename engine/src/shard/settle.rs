@@ -328,9 +328,6 @@ impl<D: Disk> Shard<D> {
         }
         let latched = AppendError::Latched { log: log.id.clone(), latch };
         self.refuse_all(number, &latched);
-        if self.verbs.contains_key(&number) {
-            self.list(number); // They waited for what has failed.
-        }
     }
 }
 

@@ -184,6 +184,9 @@ impl<D: Disk> Shard<D> {
             }
         }
         self.answer_waiting(number);
+        if self.verbs.contains_key(&number) {
+            self.list(number); // They waited for what will not be staged.
+        }
     }
 }
 
