@@ -171,6 +171,55 @@ impl<T> std::fmt::Debug for Pending<T> {
     }
 }
 
+/// An answer whose last step is taken by whoever takes the answer, on his own thread: the thread that gave it serves others too.
+#[must_use = "what was asked for goes on, but nobody will see the answer"]
+pub struct Unfinished<A, B> {
+    pending: Pending<A>,
+    finish: fn(A) -> B,
+}
+
+impl<A, B> Unfinished<A, B> {
+    /// Of an answer that `finish` makes the last of.
+    pub fn new(pending: Pending<A>, finish: fn(A) -> B) -> Unfinished<A, B> {
+        Unfinished { pending, finish }
+    }
+
+    /// The answer, if it has come. After it was taken once this says `None` for ever.
+    pub fn try_take(&mut self) -> Option<B> {
+        self.pending.try_take().map(self.finish)
+    }
+
+    /// Blocks this thread until the answer comes. Not for threads that run an async executor.
+    pub fn wait(self) -> B {
+        (self.finish)(self.pending.wait())
+    }
+
+    /// Calls `f` with the answer, as [`Pending::on_ready`] does: the last step is then taken where `f` is called.
+    pub fn on_ready(self, f: impl FnOnce(B) + Send + 'static)
+    where
+        A: Send + 'static,
+        B: 'static,
+    {
+        let finish = self.finish;
+        self.pending.on_ready(move |answer| f(finish(answer)));
+    }
+}
+
+impl<A, B> Future for Unfinished<A, B> {
+    type Output = B;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<B> {
+        let finish = self.finish;
+        Pin::new(&mut self.pending).poll(context).map(finish)
+    }
+}
+
+impl<A, B> std::fmt::Debug for Unfinished<A, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.pending.fmt(f)
+    }
+}
+
 type Called<T> = (Pending<T>, Box<dyn FnOnce(T) + Send>);
 
 /// Runs a closure when it is woken with the answer there.

@@ -4,6 +4,7 @@ use super::Log;
 use crate::error::{Latch, ReadError};
 use crate::id::Offset;
 use crate::segment::active::Active;
+use crate::segment::time::Time;
 
 /// Where a read starts.
 #[derive(Debug)]
@@ -44,6 +45,26 @@ pub fn locate<A>(log: &Log<A>, offset: Offset) -> Result<Place<'_>, ReadError> {
         Some(closed) if closed.base <= offset => Ok(Place::Closed(place)),
         // Segments of a log follow each other without a gap, but for one that could not be recovered.
         _ => log.unread.as_ref().map_or(Ok(Place::End), |unread| Err(unread_error(unread))),
+    }
+}
+
+/// Finds the segment in which the first batch of `time` or later may be, at or behind `from` and below `until`, which are in the log.
+/// Segments that are known to hold none are passed over.
+///
+/// # Errors
+/// [`ReadError::Disk`], when nothing is known of a segment in which it may be.
+pub fn locate_time<A>(log: &Log<A>, time: Time, from: Offset, until: Offset) -> Result<Place<'_>, ReadError> {
+    let from = from.max(log.start);
+    // One after the other: stamps go back where the clock had been far ahead, so that they are not in order over all segments.
+    let first = log.closed.partition_point(|closed| closed.end <= from);
+    for (place, closed) in log.closed.iter().enumerate().skip(first) {
+        if closed.base < until && closed.base < closed.end && closed.latest.reaches(time) != Some(false) {
+            return Ok(Place::Closed(place));
+        }
+    }
+    match &log.unread {
+        Some(unread) => Err(unread_error(unread)),
+        None => Ok(log.active.as_ref().filter(|_| from < until).map_or(Place::End, Place::Active)),
     }
 }
 

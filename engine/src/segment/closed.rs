@@ -1,6 +1,7 @@
 //! A closed segment: one that takes no more appends. Opened and indexed when it is first read.
 
 use super::survey::{self, Damage, Expected, Survey};
+use super::time::Latest;
 use crate::format::index::{INDEX_ENTRY_BYTES, Index};
 use crate::format::segment::SegmentFooter;
 use crate::id::{Generation, Offset, SegmentId, Uid};
@@ -33,6 +34,8 @@ pub struct Closed {
     pub logical_bytes: u64,
     /// When it was sealed, wall ms; 0 before.
     pub sealed_at_ms: u64,
+    /// How late its batches are, as far as the manifest or an earlier look at it said.
+    pub latest: Latest,
     /// Its file and index, once it was opened.
     pub loaded: Option<Rc<Loaded>>,
 }
@@ -48,6 +51,8 @@ pub struct Loaded {
     pub data_end: Position,
     /// Store times of the first and the last batch, 0 without one.
     pub store_times_ms: (u64, u64),
+    /// The largest client timestamp in it, ms. An index that was read does not know it.
+    pub client_time_max_ms: Option<i64>,
     /// Whether index and damage were found in the data itself, and not read from the footer.
     pub surveyed: bool,
     /// What does not verify below its end, as far as is known.
@@ -60,12 +65,19 @@ impl Loaded {
     pub fn surveyed(file: File, found: Survey) -> Loaded {
         Loaded {
             file,
+            client_time_max_ms: found.index.client_time_max_ms(),
             index: found.index,
             data_end: found.end,
             store_times_ms: found.store_times_ms,
             surveyed: true,
             damage: found.damage,
         }
+    }
+
+    /// How late its batches are.
+    #[must_use]
+    pub fn latest(&self) -> Latest {
+        Latest { store_ms: Some(self.store_times_ms.1), client_ms: Some(self.client_time_max_ms) }
     }
 }
 
@@ -79,10 +91,15 @@ impl Closed {
         if self.sealed {
             match self.read_index(disk, &file).await? {
                 Ok((index, footer)) => {
-                    let store_times_ms = (footer.first_store_time_ms, footer.last_store_time_ms);
-                    let data_end = footer.data_end;
-                    let damage = Vec::new();
-                    return Ok(Loaded { file, index, data_end, store_times_ms, surveyed: false, damage });
+                    return Ok(Loaded {
+                        file,
+                        index,
+                        data_end: footer.data_end,
+                        store_times_ms: (footer.first_store_time_ms, footer.last_store_time_ms),
+                        client_time_max_ms: footer.client_time_max_ms,
+                        surveyed: false,
+                        damage: Vec::new(),
+                    });
                 }
                 Err(reason) => tracing::warn!(segment = %self.id, reason, "the index is built again from the data"),
             }
@@ -108,21 +125,50 @@ impl Closed {
         Ok(Loaded::surveyed(file, found))
     }
 
-    async fn read_index<D: Disk>(
+    /// Reads from the footer alone how late its batches are. Nothing when it has none, or one that does not verify.
+    ///
+    /// # Errors
+    /// What the disk answered.
+    pub async fn read_latest<D: Disk>(&self, disk: &D) -> Result<Option<Latest>, DiskError> {
+        if !self.sealed {
+            return Ok(None);
+        }
+        let (_, file) = open_file(disk, &self.id, self.generation).await?;
+        let footer = self.read_footer(disk, &file).await?.ok();
+        Ok(footer.map(|footer| Latest {
+            store_ms: Some(footer.last_store_time_ms),
+            client_ms: Some(footer.client_time_max_ms),
+        }))
+    }
+
+    async fn read_footer<D: Disk>(
         &self,
         disk: &D,
         file: &File,
-    ) -> Result<Result<(Index, SegmentFooter), &'static str>, DiskError> {
+    ) -> Result<Result<SegmentFooter, &'static str>, DiskError> {
         let Some(footer_at) = self.size.checked_sub(BLOCK as u64) else { return Ok(Err("the size is too small")) };
         let block = survey::read_window(disk, file, Position(footer_at), Position(self.size)).await?;
         let Ok(footer) = SegmentFooter::decode(&block) else { return Ok(Err("the footer does not verify")) };
         if footer.uid != self.uid || footer.base != self.base || footer.end != self.end {
             return Ok(Err("the footer belongs to another file"));
         }
-        let bytes = footer.index_entries as usize * INDEX_ENTRY_BYTES;
-        if footer.index_at.0.saturating_add(bytes as u64) > footer_at || footer.data_end.0 > footer_at {
+        let index_end = footer.index_at.0.saturating_add(u64::from(footer.index_entries) * INDEX_ENTRY_BYTES as u64);
+        if index_end > footer_at || footer.data_end.0 > footer_at {
             return Ok(Err("the footer points past the end"));
         }
+        Ok(Ok(footer))
+    }
+
+    async fn read_index<D: Disk>(
+        &self,
+        disk: &D,
+        file: &File,
+    ) -> Result<Result<(Index, SegmentFooter), &'static str>, DiskError> {
+        let footer = match self.read_footer(disk, file).await? {
+            Ok(footer) => footer,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let bytes = footer.index_entries as usize * INDEX_ENTRY_BYTES;
         let bytes = survey::read_window(disk, file, footer.index_at, footer.index_at.plus(bytes)).await?;
         match Index::decode(&bytes, footer.index_entries, footer.index_crc) {
             Ok(index) => Ok(Ok((index, footer))),

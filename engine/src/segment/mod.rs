@@ -10,4 +10,5 @@ pub mod seal;
 pub mod shrink;
 pub mod survey;
 pub mod tail;
+pub mod time;
 pub mod unopened;

@@ -1,7 +1,8 @@
 //! Read ahead: while a caller works on one stretch of a log, the next one is read. One stretch a log, and only for callers that read on
 //! where the last read ended.
 
-use super::command::{Admitted, LogNumber, ReadAnswer};
+use super::answer::ReadAnswer;
+use super::command::{Admitted, LogNumber};
 use super::shard::Shard;
 use crate::id::Offset;
 use crate::pending::Answer;

@@ -2,12 +2,13 @@
 
 use crate::batch::{Batch, ReadMemory};
 use crate::config::{CheckedConfig, LogOptions};
-use crate::error::{AppendError, CloseError, LogError, ReadError};
+use crate::error::{AppendError, CloseError, LogError};
 use crate::id::{LogId, Offset};
 use crate::log::tail_cache::Home;
 use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Answer, Places, Unanswered};
-pub use crate::shard::read::ReadBatches;
+use crate::segment::time::Time;
+pub use crate::shard::answer::{ReadAnswer, ReadBatches, SeekAnswer, offset_of};
 use crate::shard::verb::{LogInfo, Verb, Verdict};
 use crate::sync::{self, ArrayQueue, AtomicBool};
 use event_listener::{Event, EventListener, IntoNotification};
@@ -21,8 +22,6 @@ pub struct LogNumber(pub usize);
 
 /// What an append is answered.
 pub type AppendAnswer = Result<Receipt, AppendError>;
-/// What a read is answered.
-pub type ReadAnswer = Result<ReadBatches, ReadError>;
 
 /// What opening a log is answered.
 pub type LogAnswer = Result<OpenedLog, LogError>;
@@ -123,6 +122,17 @@ pub enum Command {
         options: LogOptions,
         /// Who waits for it.
         answer: Answer<LogAnswer>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Look for the first offset of a time.
+    Seek {
+        /// The log.
+        log: LogNumber,
+        /// The time.
+        time: Time,
+        /// Who waits for it.
+        answer: Answer<SeekAnswer>,
         /// Its share of the limits.
         admitted: Admitted,
     },

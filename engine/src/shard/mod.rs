@@ -2,6 +2,7 @@
 
 mod adopt;
 mod ahead;
+mod answer;
 pub mod command;
 mod commit;
 mod flush;
@@ -19,6 +20,7 @@ mod report;
 mod rest;
 mod roll;
 pub mod rouse;
+mod seek;
 mod settle;
 #[expect(clippy::module_inception, reason = "the noun of this file is the shard")]
 mod shard;

@@ -1,7 +1,8 @@
 //! Read: whole verified batches from an offset on, never past the durable end.
 
 use super::ahead::{Reader, Served};
-use super::command::{Admitted, LogNumber, ReadAnswer};
+use super::answer::{ReadAnswer, ReadBatches};
+use super::command::{Admitted, LogNumber};
 use super::shard::{Event, Shard};
 use crate::batch::{ReadBytes, ReadMemory, StoredBatch};
 use crate::error::ReadError;
@@ -15,6 +16,7 @@ use futures_util::stream::{FuturesOrdered, StreamExt};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
 
 /// How much is read at once, in bytes. Pieces of one read are in flight together.
@@ -22,15 +24,6 @@ const PIECE: usize = 256 << 10;
 
 /// How many closed segments a shard keeps open: each costs a descriptor and its index.
 const LOADED_MAX: usize = 64;
-
-/// Whole batches, as they were appended.
-#[derive(Debug, Default)]
-pub struct ReadBatches {
-    /// The batches; the first holds the wanted offset. Empty at the end of the log.
-    pub batches: Vec<StoredBatch>,
-    /// The offset to read next.
-    pub next: Offset,
-}
 
 /// A read that has come back.
 pub(super) struct ReadDone {
@@ -47,19 +40,20 @@ pub(super) struct ReadDone {
 }
 
 /// What a read of one segment needs, owned.
-struct Plan {
-    segment: SegmentId,
-    uid: Uid,
-    file: File,
+#[derive(Clone)]
+pub(super) struct Plan {
+    pub(super) segment: SegmentId,
+    pub(super) uid: Uid,
+    pub(super) file: File,
     /// Where to start: the wanted batch stands here or later.
-    from: Position,
+    pub(super) from: Position,
     /// Nothing at or past it may be read.
-    to: Position,
+    pub(super) to: Position,
     /// One past the last offset before `to`.
-    end: Offset,
-    offset: Offset,
-    bytes: usize,
-    memory: ReadMemory,
+    pub(super) end: Offset,
+    pub(super) offset: Offset,
+    pub(super) bytes: usize,
+    pub(super) memory: ReadMemory,
 }
 
 impl<D: Disk> Shard<D> {
@@ -87,7 +81,7 @@ impl<D: Disk> Shard<D> {
 
     /// Reads from the disk, for a reader or ahead of one.
     pub(super) fn fetch(&mut self, number: LogNumber, offset: Offset, bytes: usize, reader: Option<Reader>) {
-        self.queue.counters.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.count_read();
         let log = &self.logs[number.0];
         let (disk, memory) = (self.disk.clone(), self.queue.read_memory());
         let epoch = log.epoch;
@@ -128,6 +122,10 @@ impl<D: Disk> Shard<D> {
         }
     }
 
+    pub(super) fn count_read(&self) {
+        self.queue.counters.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn settle_read(&mut self, done: ReadDone) {
         let ReadDone { log, offset, bytes, reader, epoch, loaded, result } = done;
         if let Some((segment, uid, loaded)) = loaded {
@@ -164,7 +162,7 @@ impl<D: Disk> Shard<D> {
 
 impl<D: Disk> Shard<D> {
     /// Keeps a closed segment open for the reads to come, and lets go of the one that was opened longest ago when there are too many.
-    fn keep_loaded(&mut self, log: LogNumber, segment: Seq, uid: Uid, loaded: Rc<Loaded>) {
+    pub(super) fn keep_loaded(&mut self, log: LogNumber, segment: Seq, loaded: Rc<Loaded>) {
         let find = |logs: &[Log<Admitted>], log: LogNumber, segment: Seq| {
             logs[log.0].closed.iter().position(|closed| closed.id.seq == segment)
         };
@@ -193,7 +191,7 @@ impl<D: Disk> Shard<D> {
 
 /// Reads from a closed segment; gives it back opened when it was not. An index is a hint: what cannot be found by the stored one
 /// is looked for once more by one that is built from the data, which also tells exactly what is damaged.
-async fn read_closed<D: Disk>(
+pub(super) async fn read_closed<D: Disk>(
     disk: &D,
     closed: &Closed,
     offset: Offset,
@@ -223,7 +221,7 @@ async fn read_closed<D: Disk>(
     }
 }
 
-fn cannot_open(closed: &Closed, source: DiskError) -> ReadError {
+pub(super) fn cannot_open(closed: &Closed, source: DiskError) -> ReadError {
     ReadError::Disk { segment: closed.id.clone(), position: Position(0), source }
 }
 
@@ -291,7 +289,7 @@ enum Behind {
 }
 
 impl Plan {
-    async fn run<D: Disk>(self, disk: &D) -> ReadAnswer {
+    pub(super) async fn run<D: Disk>(self, disk: &D) -> ReadAnswer {
         // The index leads to within one block of the batch; what stands before it is read along.
         let mut want = self.bytes + 2 * BLOCK;
         loop {

@@ -53,6 +53,7 @@ impl<D: Disk> Shard<D> {
                     drop(admitted); // Whoever has the answer finds the room.
                     self.open_log(log, options, answer);
                 }
+                Command::Seek { log, time, answer, admitted } => self.start_seek(log, time, answer, admitted),
                 Command::Close { answer } => self.closing = Some(answer),
             }
         }

@@ -16,6 +16,7 @@ use crate::segment::active::{Active, Found};
 use crate::segment::closed::{Closed, Loaded};
 use crate::segment::mend;
 use crate::segment::survey::{self, Expected, Survey};
+use crate::segment::time::Latest;
 use crate::segment::unopened::Unopened;
 use std::rc::Rc;
 use strandline_disk::{Disk, DiskError, File, Position};
@@ -120,6 +121,7 @@ impl<D: Disk> Recovery<'_, D> {
             Stage::Sealed { closing, .. } => {
                 (closed.end, closed.sealed) = (closing.end, true);
                 (closed.logical_bytes, closed.sealed_at_ms) = (closing.logical_bytes, closing.sealed_at_ms);
+                closed.latest.store_ms = Some(closing.last_store_time_ms);
                 log.end = closing.end;
                 note_store_time(log, closing.last_store_time_ms);
                 log.closed.push_back(closed);
@@ -222,7 +224,8 @@ impl<D: Disk> Recovery<'_, D> {
 #[must_use]
 pub fn at_rest(id: &SegmentId, record: &SegmentRecord, of_log: &LogRecord) -> Option<(Closed, Dormant)> {
     let Clean { seq, end, end_position, last_store_time_ms } = of_log.clean.filter(|clean| clean.seq == id.seq)?;
-    let closed = Closed { end, ..closed(id, record, record.opening()?) };
+    let latest = Latest { store_ms: Some(last_store_time_ms), client_ms: None };
+    let closed = Closed { end, latest, ..closed(id, record, record.opening()?) };
     let file = unopened(id, record);
     Some((closed, Dormant { seq, end_position, last_store_time_ms, file, successor: None }))
 }
@@ -241,6 +244,7 @@ fn closed(id: &SegmentId, record: &SegmentRecord, opening: Opening) -> Closed {
         sealed: false,
         logical_bytes: 0,
         sealed_at_ms: 0,
+        latest: Latest::default(),
         loaded: None,
     }
 }

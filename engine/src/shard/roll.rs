@@ -13,6 +13,7 @@ use crate::id::Offset;
 use crate::log::{Log, Successor, Unprepared};
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::{Closed, Loaded};
+use crate::segment::time::Latest;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -187,8 +188,10 @@ fn close(full: Active, end: Offset) -> Closed {
         sealed: false,
         logical_bytes,
         sealed_at_ms: 0,
+        latest: Latest { store_ms: Some(full.store_times_ms.1), client_ms: Some(full.index.client_time_max_ms()) },
         loaded: Some(Rc::new(Loaded {
             file: full.file,
+            client_time_max_ms: full.index.client_time_max_ms(),
             index: full.index,
             data_end,
             store_times_ms: full.store_times_ms,

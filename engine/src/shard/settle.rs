@@ -44,6 +44,7 @@ impl<D: Disk> Shard<D> {
             Event::Verb { log, finish } => self.settle_verb(log, finish),
             Event::Roused { log, result } => self.settle_roused(log, result),
             Event::Read(read) => self.settle_read(*read),
+            Event::Sought(done) => self.settle_sought(*done),
             Event::LogMade { log, result } => self.settle_log_made(log, result),
         }
     }

@@ -8,6 +8,7 @@ use super::prepare::PrepareError;
 use super::read::ReadDone;
 use super::rest::RouseError;
 use super::rouse::Roused;
+use super::seek::SeekDone;
 use super::siblings::Siblings;
 use super::tail_budget::TailBudget;
 use super::timers::{Timer, Timers};
@@ -92,6 +93,8 @@ pub(super) enum Event<D: Disk> {
     },
     /// Released files were removed, as far as that went.
     Removed(Result<(), ManifestError>),
+    /// A segment was searched for a time.
+    Sought(Box<SeekDone>),
 }
 
 /// What a turn came to.

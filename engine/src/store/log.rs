@@ -6,12 +6,18 @@ use crate::error::{AppendError, Overloaded, ReadError};
 use crate::id::{LogId, Offset};
 use crate::log::shared::Bounds;
 use crate::log::{Level, Receipt, Shared};
-use crate::pending::{Pending, pair};
-use crate::shard::command::{Command, LogNumber, OpenedLog, Queue, ReadAnswer, ReadBatches, Refused};
+use crate::pending::{Answer, Pending, Unfinished, pair};
+use crate::segment::time::Time;
+use crate::shard::command::{
+    Admitted, Command, LogNumber, OpenedLog, Queue, ReadAnswer, ReadBatches, Refused, SeekAnswer, offset_of,
+};
 use std::sync::Arc;
 
 /// A read that was asked for.
 pub type Reading = Pending<ReadAnswer>;
+
+/// A search by time that was asked for.
+pub type Seeking = Unfinished<SeekAnswer, Result<Offset, ReadError>>;
 
 /// An append that was handed over.
 pub type Appending = Pending<Result<Receipt, AppendError>>;
@@ -189,16 +195,46 @@ impl Log {
             answer.give(Ok(ReadBatches { batches, next }));
             return pending;
         }
+        let log = self.number;
+        self.ask(answer, |answer, admitted| Command::Read { log, offset, bytes, past_durable, answer, admitted });
+        pending
+    }
+
+    /// The first offset of this time or later: of the first batch that the store took at it or after it, or of the first record whose
+    /// client timestamp is as large. Where there is none, the durable end. Of a foreign batch, whose records are not read, it is the
+    /// first offset. The answer is an error where something is damaged that may hold it.
+    pub fn offset_at(&self, time: Time) -> Seeking {
+        let (answer, pending) = pair();
+        let log = self.number;
+        self.ask(answer, |answer, admitted| Command::Seek { log, time, answer, admitted });
+        Unfinished::new(pending, offset_of)
+    }
+
+    /// Queues a command that reads, or answers why not.
+    fn ask<T>(
+        &self,
+        answer: Answer<Result<T, ReadError>>,
+        command: impl FnOnce(Answer<Result<T, ReadError>>, Admitted) -> Command,
+    ) {
         match self.queue.admit(0) {
-            Ok(admitted) => {
-                self.queue.push(Command::Read { log: self.number, offset, bytes, past_durable, answer, admitted });
-            }
+            Ok(admitted) => self.queue.push(command(answer, admitted)),
             Err(Refused::Closed) => answer.give(Err(ReadError::Closed)),
             Err(Refused::Overloaded(outstanding, _)) => {
                 answer.give(Err(ReadError::Overloaded { outstanding, limit: self.queue.limits().0 }));
             }
         }
-        pending
+    }
+
+    /// The earliest offset that can be read. Asks nobody.
+    #[must_use]
+    pub fn earliest(&self) -> Offset {
+        self.bounds().start
+    }
+
+    /// One past the last offset that can be read. Asks nobody.
+    #[must_use]
+    pub fn latest(&self) -> Offset {
+        self.bounds().end
     }
 
     /// How far the log has come. Asks nobody.

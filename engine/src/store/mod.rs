@@ -7,7 +7,7 @@ mod store;
 mod topic;
 mod verbs;
 
-pub use log::{Appending, Log, ReadOptions, Reading};
+pub use log::{Appending, Log, ReadOptions, Reading, Seeking};
 pub use store::{Counters, Store};
 pub use topic::Inventory;
 pub use verbs::{Asked, Pin};

@@ -10,3 +10,4 @@ mod hosts;
 mod open;
 mod read;
 mod room;
+mod time;
