@@ -34,5 +34,5 @@ pub use segment::time::Time;
 pub use shard::OpenReport;
 pub use shard::command::ReadAnswer;
 pub use shard::verb::{LogInfo, Rot, Sealed, SegmentInfo, SegmentState, Truncated, Verified};
-pub use store::{Appending, Asked, Counters, Inventory, Log, Pin, ReadOptions, Reading, Seeking, Store};
+pub use store::{Appending, Asked, Counters, Follower, Inventory, Log, Pin, ReadOptions, Reading, Seeking, Store};
 pub use strandline_disk::Capabilities;

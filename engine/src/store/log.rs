@@ -1,5 +1,6 @@
 //! A log, as callers hold it: append to it, read from it, from any thread.
 
+use super::follower::Follower;
 use crate::batch::{Batch, BatchBuilder, BatchLimits, StoredBatch};
 use crate::config::CheckedConfig;
 use crate::error::{AppendError, Overloaded, ReadError};
@@ -223,6 +224,16 @@ impl Log {
                 answer.give(Err(ReadError::Overloaded { outstanding, limit: self.queue.limits().0 }));
             }
         }
+    }
+
+    /// Follows the log from `from` on.
+    #[must_use]
+    pub fn follower(&self, from: Offset) -> Follower {
+        Follower::new(self.clone(), from)
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// The earliest offset that can be read. Asks nobody.

@@ -1,5 +1,6 @@
 //! The store: what an embedder holds. It starts the shard's thread and hands commands to it.
 
+mod follower;
 mod log;
 mod serve;
 #[expect(clippy::module_inception, reason = "the noun of this file is the store")]
@@ -7,6 +8,7 @@ mod store;
 mod topic;
 mod verbs;
 
+pub use follower::Follower;
 pub use log::{Appending, Log, ReadOptions, Reading, Seeking};
 pub use store::{Counters, Store};
 pub use topic::Inventory;

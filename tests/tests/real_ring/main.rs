@@ -6,6 +6,7 @@ mod append;
 mod common;
 mod damage;
 mod files;
+mod follow;
 mod hosts;
 mod open;
 mod read;
