@@ -64,11 +64,40 @@ impl Pool {
         let mut free = self.0.free.borrow_mut();
         let from = (class..free.pieces.len()).find(|&class| !free.pieces[class].is_empty())?;
         let start = free.pieces[from].pop_first()?;
+        Some(self.cut(&mut free, from, start, class, length))
+    }
+
+    /// As [`Pool::take`], from the upper half of the arena only: for what may be held long. However much of that is held, in whatever
+    /// places, the lower half stays for what comes back soon, and any buffer of up to half of the arena is dealt again.
+    #[must_use]
+    pub fn take_upper(&self, length: usize) -> Option<Buffer> {
+        self.take_returned();
+        let (class, half) = (class_of(length), self.0.length / 2);
+        let mut free = self.0.free.borrow_mut();
+        let all = free.pieces.len() - 1;
+        let highest = |from: usize| Some((from, *free.pieces[from].last()?));
+        let upper = (class..all).filter_map(highest).find(|(_, start)| *start >= half);
+        let (from, start) = match upper {
+            Some((from, start)) => {
+                free.pieces[from].remove(&start);
+                (from, start)
+            }
+            None if class < all && free.pieces[all].remove(&0) => {
+                free.pieces[all - 1].insert(0);
+                (all - 1, half)
+            }
+            None => return None,
+        };
+        Some(self.cut(&mut free, from, start, class, length))
+    }
+
+    /// Cuts a piece of class `from` down to one of `class`.
+    fn cut(&self, free: &mut Free, from: usize, start: usize, class: usize, length: usize) -> Buffer {
         for split in (class..from).rev() {
             free.pieces[split].insert(start + (BLOCK << split));
         }
         free.bytes -= BLOCK << class;
-        Some(Buffer { pool: self.clone(), start, length, class: class as u32, shared: false })
+        Buffer { pool: self.clone(), start, length, class: class as u32, shared: false }
     }
 
     /// The largest buffer that could be dealt were nothing in use.
@@ -232,7 +261,40 @@ mod tests {
         assert_eq!(pool.take(64 * BLOCK).expect("all of it").len(), 64 * BLOCK);
     }
 
+    #[test]
+    fn what_is_held_long_never_takes_the_lower_half() {
+        let pool = Pool::new(64 * BLOCK).expect("a small map");
+        assert!(pool.take_upper(64 * BLOCK).is_none() && pool.take_upper(33 * BLOCK).is_none());
+        let held: Vec<_> = std::iter::from_fn(|| pool.take_upper(3 * BLOCK)).collect();
+        assert_eq!(held.len(), 8);
+        let lower = pool.take(32 * BLOCK).expect("half of the arena");
+        assert!(pool.take_upper(1).is_none() && pool.take(1).is_none());
+        drop((held, lower));
+        assert_eq!(pool.take(64 * BLOCK).expect("all of it").len(), 64 * BLOCK);
+    }
+
     proptest! {
+        #[test]
+        fn however_the_upper_half_is_held_the_lower_one_is_dealt_again(
+            sizes in proptest::collection::vec((1usize..20_000, any::<u8>(), any::<bool>()), 1..80),
+        ) {
+            let pool = Pool::new(64 * BLOCK).expect("a small map");
+            let (mut long, mut short): (Vec<Buffer>, Vec<Buffer>) = Default::default();
+            for (size, which, is_long) in sizes {
+                let (held, buffer) =
+                    if is_long { (&mut long, pool.take_upper(size)) } else { (&mut short, pool.take(size)) };
+                held.extend(buffer);
+                if which % 3 == 0 && !held.is_empty() {
+                    held.swap_remove(usize::from(which) % held.len());
+                }
+            }
+            short.clear();
+            prop_assert!(pool.take(32 * BLOCK).is_some());
+            long.clear();
+            prop_assert_eq!(pool.free_bytes(), 64 * BLOCK);
+            prop_assert!(pool.take(64 * BLOCK).is_some());
+        }
+
         #[test]
         fn no_two_buffers_share_a_byte(sizes in proptest::collection::vec((1usize..40_000, any::<bool>()), 1..60)) {
             let pool = Pool::new(64 * BLOCK).expect("a small map");

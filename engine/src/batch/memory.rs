@@ -3,6 +3,7 @@
 use crossbeam_queue::ArrayQueue;
 use std::ops::Deref;
 use std::sync::Arc;
+use strandline_disk::SharedBuffer;
 
 /// Memory for reads, used again: fresh memory would cost a page fault for each 4 KiB that is read.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ impl ReadMemory {
         let mut memory = self.kept.pop().unwrap_or_default();
         memory.clear();
         memory.reserve(bytes);
-        ReadBytes { bytes: memory, home: Some(self.clone()) }
+        ReadBytes(Held::Own { bytes: memory, home: Some(self.clone()) })
     }
 }
 
@@ -40,24 +41,36 @@ impl SharedBytes for ReadBytes {
     }
 }
 
-/// The bytes of one read, shared by its batches. Their memory goes back for use again with the last of them.
+/// The bytes of one read, shared by its batches: a piece of the disk's arena that they keep from it, or memory that goes back for use
+/// again with the last of them.
 #[derive(Debug)]
-pub struct ReadBytes {
-    bytes: Vec<u8>,
-    home: Option<ReadMemory>,
+pub struct ReadBytes(Held);
+
+#[derive(Debug)]
+enum Held {
+    Lent(SharedBuffer),
+    Own { bytes: Vec<u8>, home: Option<ReadMemory> },
 }
 
 impl ReadBytes {
-    /// Adds bytes, up to `length` in all.
-    pub(crate) fn extend(&mut self, bytes: &[u8], length: usize) {
-        let room = length.saturating_sub(self.bytes.len()).min(bytes.len());
-        self.bytes.extend_from_slice(bytes.get(..room).unwrap_or_default());
+    /// Adds bytes to memory of its own, up to `length` in all.
+    pub(crate) fn extend(&mut self, more: &[u8], length: usize) {
+        if let Held::Own { bytes, .. } = &mut self.0 {
+            let room = length.saturating_sub(bytes.len()).min(more.len());
+            bytes.extend_from_slice(more.get(..room).unwrap_or_default());
+        }
     }
 }
 
 impl From<Vec<u8>> for ReadBytes {
     fn from(bytes: Vec<u8>) -> ReadBytes {
-        ReadBytes { bytes, home: None }
+        ReadBytes(Held::Own { bytes, home: None })
+    }
+}
+
+impl From<SharedBuffer> for ReadBytes {
+    fn from(buffer: SharedBuffer) -> ReadBytes {
+        ReadBytes(Held::Lent(buffer))
     }
 }
 
@@ -65,14 +78,19 @@ impl Deref for ReadBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes
+        match &self.0 {
+            Held::Lent(buffer) => buffer,
+            Held::Own { bytes, .. } => bytes,
+        }
     }
 }
 
 impl Drop for ReadBytes {
     fn drop(&mut self) {
-        if let Some(home) = self.home.take().filter(|home| self.bytes.capacity() <= home.bytes_max) {
-            let _ = home.kept.push(std::mem::take(&mut self.bytes));
+        if let Held::Own { bytes, home: Some(home) } = &mut self.0
+            && bytes.capacity() <= home.bytes_max
+        {
+            let _ = home.kept.push(std::mem::take(bytes));
         }
     }
 }

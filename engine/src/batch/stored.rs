@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use strandline_disk::Position;
 
-/// A batch as it was read, its payload verified. Several of them share the bytes of one read.
+/// A batch as it was read, its payload verified. Several of them share the bytes of one read, which any of them keeps: whoever holds
+/// a few for long copies them first with [`StoredBatch::detached`], so that the store gets its memory back.
 #[derive(Clone)]
 pub struct StoredBatch {
     position: Position,
@@ -38,7 +39,7 @@ impl StoredBatch {
         is_whole.then(|| StoredBatch::kept(position, header, bytes, payload))
     }
 
-    /// As `new`, for a payload that was verified already, or never left memory.
+    /// As `new`, for a payload that was verified already, never left memory, or is verified before the batch is handed out.
     pub(crate) fn kept(
         position: Position,
         header: BatchHeader,
@@ -50,10 +51,23 @@ impl StoredBatch {
         StoredBatch { position, header, bytes, payload, unpacked }
     }
 
+    /// Whether the payload is the one that the header was written for.
+    #[must_use]
+    pub(crate) fn verifies(&self) -> bool {
+        verify_payload(&self.header, self.payload())
+    }
+
     /// The batch's header.
     #[must_use]
     pub fn header(&self) -> &BatchHeader {
         &self.header
+    }
+
+    /// The same batch in memory of its own.
+    #[must_use]
+    pub fn detached(&self) -> StoredBatch {
+        let bytes = ReadBytes::from(self.payload().to_vec());
+        StoredBatch::kept(self.position, self.header, Arc::new(bytes), 0..self.payload.len())
     }
 
     /// Where the batch stands in its file.

@@ -17,24 +17,21 @@ pub enum Place<'a> {
     End,
 }
 
-/// Finds `offset` among what may be read: from the start of the log up to its durable end.
+/// Finds `offset` among what may be read: from the start of the log up to its durable end, or, with `past_durable`, up to where it is
+/// written.
 ///
 /// # Errors
 /// [`ReadError::OutOfRange`], with the earliest live offset. [`ReadError::Disk`] for what stands in a segment that could not be
 /// recovered, or behind it: how far that goes is not known, so it must not read as the end.
-pub fn locate<A>(log: &Log<A>, offset: Offset) -> Result<Place<'_>, ReadError> {
-    if let Some(unread) = log.unread.as_ref().filter(|_| offset >= log.durable_end) {
+pub fn locate<A>(log: &Log<A>, offset: Offset, past_durable: bool) -> Result<Place<'_>, ReadError> {
+    let end = if past_durable { log.written_end.max(log.durable_end) } else { log.durable_end };
+    if let Some(unread) = log.unread.as_ref().filter(|_| offset >= end) {
         return Err(unread_error(unread));
     }
-    if offset < log.start || offset > log.durable_end {
-        return Err(ReadError::OutOfRange {
-            log: log.id.clone(),
-            requested: offset,
-            earliest: log.start,
-            end: log.durable_end,
-        });
+    if offset < log.start || offset > end {
+        return Err(ReadError::OutOfRange { log: log.id.clone(), requested: offset, earliest: log.start, end });
     }
-    if offset == log.durable_end {
+    if offset == end {
         return Ok(Place::End);
     }
     if let Some(active) = log.active.as_ref().filter(|active| offset >= active.base) {

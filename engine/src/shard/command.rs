@@ -8,7 +8,7 @@ use crate::log::tail_cache::Home;
 use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Answer, Places, Unanswered};
 use crate::segment::time::Time;
-pub use crate::shard::answer::{ReadAnswer, ReadBatches, SeekAnswer, offset_of};
+pub use crate::shard::answer::{RawAnswer, ReadAnswer, ReadBatches, SeekAnswer, Unverified, offset_of, verified};
 use crate::shard::verb::{LogInfo, Verb, Verdict};
 use crate::sync::{self, ArrayQueue, AtomicBool};
 use event_listener::{Event, EventListener, IntoNotification};
@@ -65,7 +65,7 @@ pub enum Command {
         /// Also what is written and not durable yet.
         past_durable: bool,
         /// Who waits for it.
-        answer: Answer<ReadAnswer>,
+        answer: Answer<RawAnswer>,
         /// Its share of the limits.
         admitted: Admitted,
     },

@@ -32,7 +32,7 @@ impl<D: Disk> Shard<D> {
                     let log = &mut shard.logs[number.0];
                     log.start = start;
                     log.show();
-                    shard.forget_ahead(number);
+                    shard.ahead.forget(number);
                     start
                 });
                 shard.heed_failure(&result);
@@ -143,7 +143,7 @@ impl<D: Disk> Shard<D> {
         let id = log.id.clone();
         let (bytes, commits) = log.shared.tail.clear();
         self.tail_budget.forget(number, bytes, commits);
-        self.forget_ahead(number);
+        self.ahead.forget(number);
         self.numbers.remove(&id);
         self.siblings.give_log_back();
         // Whoever waits for an append of his to become durable waits for nothing.

@@ -33,6 +33,7 @@ mod timers;
 mod truncate;
 pub mod verb;
 mod verbs;
+mod window;
 mod woken;
 
 pub use crate::log::clean_edit;

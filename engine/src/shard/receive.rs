@@ -1,6 +1,5 @@
 //! Receive: what callers ask is taken from the queue. Appends get their offsets here; everything else goes where it is done.
 
-use super::ahead::Ahead;
 use super::command::{Admitted, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog};
 use super::prepare::Urgency;
 use super::shard::{Event, Shard};
@@ -147,7 +146,6 @@ impl<D: Disk> Shard<D> {
         let mut log = Log::empty(id.clone());
         log.options = self.logs_in_making.get(&id).map(|(options, _)| *options).unwrap_or_default();
         self.logs.push(log);
-        self.aheads.push(Ahead::default());
         self.numbers.insert(id, number);
         self.prepare(number, Urgency::Whole);
     }

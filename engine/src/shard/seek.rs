@@ -1,10 +1,11 @@
 //! Seek: the first offset of a time. Segments that are known to end before it are passed over; the one that may hold it is read from
 //! where its index leads to.
 
-use super::answer::{SeekAnswer, Sought};
+use super::answer::{SeekAnswer, Sought, Unverified};
 use super::command::{Admitted, LogNumber};
-use super::read::{self, Plan};
+use super::read::{self, Wanted};
 use super::shard::{Event, Shard};
+use super::window::Plan;
 use crate::batch::{ReadMemory, StoredBatch};
 use crate::error::ReadError;
 use crate::id::{Offset, Seq};
@@ -56,7 +57,11 @@ struct Learned {
 
 impl<D: Disk> Shard<D> {
     pub(super) fn start_seek(&mut self, log: LogNumber, time: Time, answer: Answer<SeekAnswer>, admitted: Admitted) {
-        let (from, until) = (self.logs[log.0].start, self.logs[log.0].durable_end);
+        let of = &self.logs[log.0];
+        if of.deleted {
+            return admitted.answer(answer, Err(ReadError::Deleted { log: of.id.clone() }));
+        }
+        let (from, until) = (of.start, of.durable_end);
         self.seek_on(Seek { log, time, from, until, answer, admitted });
     }
 
@@ -83,6 +88,7 @@ impl<D: Disk> Shard<D> {
                     file: active.file.clone(),
                     from: at,
                     to: active.durable_end(),
+                    until: None,
                     end: log.durable_end,
                     offset: first.max(from),
                     bytes: SEEK_BYTES,
@@ -151,16 +157,17 @@ async fn search_closed<D: Disk>(
     let mut next = time.start(&loaded.index, closed.base).1.max(from);
     closed.loaded = Some(loaded);
     while next < closed.end {
-        let (loaded, result) = read::read_closed(disk, &closed, next, SEEK_BYTES, memory).await;
+        let wanted = Wanted { offset: next, bytes: SEEK_BYTES, past_durable: false, until: None };
+        let (loaded, result) = read::read_closed(disk, &closed, &wanted, memory).await;
         if let Some(loaded) = loaded {
             closed.loaded = Some(loaded.clone());
             learned.loaded = Some(loaded);
         }
         let read = result?;
-        if let Some(sought) = first_of(read.batches, time, from) {
+        next = read.next();
+        if let Some(sought) = first_of(read, time, from) {
             return Ok(Searched::Found(sought));
         }
-        next = read.next;
     }
     Ok(Searched::Past(closed.end))
 }
@@ -168,9 +175,9 @@ async fn search_closed<D: Disk>(
 async fn search_active<D: Disk>(disk: &D, mut plan: Plan, time: Time, from: Offset) -> Result<Searched, ReadError> {
     while plan.offset < plan.end {
         let read = plan.clone().run(disk).await?;
-        let Some(last) = read.batches.last() else { break };
-        (plan.from, plan.offset) = (last.position().plus(last.header().total_length()), read.next);
-        if let Some(sought) = first_of(read.batches, time, from) {
+        let Some(last) = read.batches().last() else { break };
+        (plan.from, plan.offset) = (last.position().plus(last.header().total_length()), read.next());
+        if let Some(sought) = first_of(read, time, from) {
             return Ok(Searched::Found(sought));
         }
     }
@@ -178,15 +185,12 @@ async fn search_active<D: Disk>(disk: &D, mut plan: Plan, time: Time, from: Offs
 }
 
 /// The first of these batches that is of this time or later.
-fn first_of(batches: Vec<StoredBatch>, time: Time, from: Offset) -> Option<Sought> {
-    batches.into_iter().find_map(|batch| {
-        if batch.end() <= from || !time.is_reached_by(batch.header()) {
-            return None;
-        }
-        match time {
-            // Which of its records it is, is looked up by whoever asked.
-            Time::Client(time_ms) if !batch.is_foreign() => Some(Sought::Within { batch, time_ms, from }),
-            Time::Client(_) | Time::Store(_) => Some(Sought::At(batch.first().max(from))),
-        }
-    })
+fn first_of(read: Unverified, time: Time, from: Offset) -> Option<Sought> {
+    let reached = |(_, batch): &(usize, &StoredBatch)| batch.end() > from && time.is_reached_by(batch.header());
+    let (place, batch) = read.batches().iter().enumerate().find(reached)?;
+    match time {
+        // Which of its records it is, is looked up by whoever asked.
+        Time::Client(time_ms) if !batch.is_foreign() => Some(Sought::Within { read: read.only(place), time_ms, from }),
+        Time::Client(_) | Time::Store(_) => Some(Sought::At(batch.first().max(from))),
+    }
 }

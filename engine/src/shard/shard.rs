@@ -120,8 +120,8 @@ pub struct Shard<D: Disk> {
     /// The manifest, where this is that shard.
     pub(super) manifest: Option<Manifest<D>>,
     pub(super) logs: Vec<Log<Admitted>>,
-    /// What is read ahead, for each log.
-    pub(super) aheads: Vec<Ahead>,
+    /// What is read ahead.
+    pub(super) ahead: Ahead,
     pub(super) numbers: BTreeMap<LogId, LogNumber>,
     /// Logs that are being made, and who asked for them.
     pub(super) logs_in_making: BTreeMap<LogId, (LogOptions, Vec<Answer<LogAnswer>>)>,
@@ -193,6 +193,8 @@ impl<D: Disk> Shard<D> {
         let durability = Durability { mode: config.sync, barrier: may_use_barriers(&config, &disk) };
         let tail_budget = TailBudget::new(config.tail_cache_bytes);
         let woken = Woken::new(true, disk.doorbell());
+        // Half of what may be lent: the other half is for those who have what they asked for.
+        let ahead = Ahead::new(disk.pool().largest() / 4);
         siblings.found_logs(count);
         let mut shard = Shard {
             disk,
@@ -202,7 +204,7 @@ impl<D: Disk> Shard<D> {
             life,
             edits,
             manifest,
-            aheads: logs.iter().map(|_| Ahead::default()).collect(),
+            ahead,
             logs,
             numbers,
             logs_in_making: BTreeMap::new(),

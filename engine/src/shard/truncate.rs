@@ -190,7 +190,7 @@ impl<D: Disk> Shard<D> {
         log.begin_at(end);
         let (bytes, commits) = log.shared.tail.clear();
         self.tail_budget.forget(number, bytes, commits);
-        self.forget_ahead(number);
+        self.ahead.forget(number);
         self.answer_waiting(number);
         self.remove_files(number, gone);
         self.let_rest(number);

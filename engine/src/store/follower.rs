@@ -2,7 +2,6 @@
 //! is involved: it listens to the log itself.
 
 use super::log::{Log, ReadOptions};
-use crate::error::ReadError;
 use crate::id::Offset;
 use crate::shard::command::{ReadAnswer, ReadBatches};
 use event_listener::Listener;
@@ -42,8 +41,8 @@ impl Follower {
     /// Whole batches from its position on, one at least, and about `bytes` of them: as soon as there are any.
     ///
     /// # Errors
-    /// [`ReadError`]; [`ReadError::Closed`] when the store closes meanwhile. The position stays where it is: after
-    /// [`ReadError::Corrupt`], [`Follower::seek`] leads past the damage.
+    /// [`crate::ReadError`]; [`crate::ReadError::Closed`] when the store closes meanwhile. The position stays where it is: after
+    /// [`crate::ReadError::Corrupt`], [`Follower::seek`] leads past the damage.
     pub async fn next(&mut self, bytes: usize) -> ReadAnswer {
         loop {
             let read = self.log.read_with(self.position, self.options(bytes)).await?;
@@ -52,7 +51,7 @@ impl Follower {
             }
             // Listens before it looks: what happens in between is not missed.
             let moved = self.log.shared().listen();
-            if self.has_nothing_new()? {
+            if self.has_nothing_new() {
                 moved.await;
             }
         }
@@ -71,7 +70,7 @@ impl Follower {
                 return Ok(self.moved_on(read));
             }
             let moved = self.log.shared().listen();
-            if !self.has_nothing_new()? {
+            if !self.has_nothing_new() {
                 continue;
             }
             match deadline {
@@ -91,13 +90,11 @@ impl Follower {
         read
     }
 
-    /// Whether the log ends where this follower stands. One that was cut behind it, or got more, is read again.
-    fn has_nothing_new(&self) -> Result<bool, ReadError> {
-        if !self.log.shared().is_open() {
-            return Err(ReadError::Closed);
-        }
+    /// Whether the log ends where this follower stands. One that was cut behind it, or got more, is read again; so is one that is
+    /// gone or closed, which then says so.
+    fn has_nothing_new(&self) -> bool {
         let bounds = self.log.bounds();
         let end = if self.past_durable { bounds.written_end } else { bounds.end };
-        Ok(end == self.position)
+        self.log.shared().is_open() && end == self.position
     }
 }

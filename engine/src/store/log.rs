@@ -1,7 +1,7 @@
 //! A log, as callers hold it: append to it, read from it, from any thread.
 
 use super::follower::Follower;
-use crate::batch::{Batch, BatchBuilder, BatchLimits, StoredBatch};
+use crate::batch::{Batch, BatchBuilder, BatchLimits};
 use crate::config::CheckedConfig;
 use crate::error::{AppendError, Overloaded, ReadError};
 use crate::id::{LogId, Offset};
@@ -10,12 +10,13 @@ use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Answer, Pending, Unfinished, pair};
 use crate::segment::time::Time;
 use crate::shard::command::{
-    Admitted, Command, LogNumber, OpenedLog, Queue, ReadAnswer, ReadBatches, Refused, SeekAnswer, offset_of,
+    Admitted, Command, LogNumber, OpenedLog, Queue, RawAnswer, ReadAnswer, Refused, SeekAnswer, Unverified, offset_of,
+    verified,
 };
 use std::sync::Arc;
 
-/// A read that was asked for.
-pub type Reading = Pending<ReadAnswer>;
+/// A read that was asked for. Its payloads are verified on the thread that takes the answer.
+pub type Reading = Unfinished<RawAnswer, ReadAnswer>;
 
 /// A search by time that was asked for.
 pub type Seeking = Unfinished<SeekAnswer, Result<Offset, ReadError>>;
@@ -181,7 +182,8 @@ impl Log {
     }
 
     /// Reads whole batches from `offset` on: at least one where there is one, and then as many as `bytes` hold. Never past what
-    /// is durable; at the end the answer is empty.
+    /// is durable; at the end the answer is empty. Whoever takes the answer verifies the payloads, and holds memory of the store until he
+    /// has dropped the last of the batches: what is to be kept for long is copied with [`crate::StoredBatch::detached`].
     pub fn read(&self, offset: Offset, bytes: usize) -> Reading {
         self.read_with(offset, ReadOptions { bytes, past_durable: false })
     }
@@ -192,13 +194,19 @@ impl Log {
         let bytes = bytes.clamp(1, self.read_bytes_max);
         let (answer, pending) = pair();
         if let Some(batches) = self.shared.read(offset, bytes, past_durable) {
-            let next = batches.last().map_or(offset, StoredBatch::end);
-            answer.give(Ok(ReadBatches { batches, next }));
-            return pending;
+            answer.give(Ok(Unverified::good(batches, offset)));
+            return Unfinished::new(pending, verified);
         }
         let log = self.number;
-        self.ask(answer, |answer, admitted| Command::Read { log, offset, bytes, past_durable, answer, admitted });
-        pending
+        self.ask_to_read(answer, |answer, admitted| Command::Read {
+            log,
+            offset,
+            bytes,
+            past_durable,
+            answer,
+            admitted,
+        });
+        Unfinished::new(pending, verified)
     }
 
     /// The first offset of this time or later: of the first batch that the store took at it or after it, or of the first record whose
@@ -207,12 +215,12 @@ impl Log {
     pub fn offset_at(&self, time: Time) -> Seeking {
         let (answer, pending) = pair();
         let log = self.number;
-        self.ask(answer, |answer, admitted| Command::Seek { log, time, answer, admitted });
+        self.ask_to_read(answer, |answer, admitted| Command::Seek { log, time, answer, admitted });
         Unfinished::new(pending, offset_of)
     }
 
     /// Queues a command that reads, or answers why not.
-    fn ask<T>(
+    fn ask_to_read<T>(
         &self,
         answer: Answer<Result<T, ReadError>>,
         command: impl FnOnce(Answer<Result<T, ReadError>>, Admitted) -> Command,

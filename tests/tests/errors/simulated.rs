@@ -6,7 +6,7 @@ use std::sync::Arc;
 use strandline::batch::BatchLimits;
 use strandline::config::Sabotage;
 use strandline::pending::{Pending, Unanswered, pair};
-use strandline::shard::command::{AppendAnswer, Command, LogNumber, Queue, ReadAnswer};
+use strandline::shard::command::{AppendAnswer, Command, LogNumber, Queue, ReadAnswer, verified};
 use strandline::shard::{self, Shard};
 use strandline::{
     AppendError, BatchBuilder, CloseError, Config, Level, LogError, LogId, Offset, OpenError, RangeNumber, ReadError,
@@ -91,10 +91,10 @@ impl Machine {
     pub(super) fn read(&mut self, log: LogNumber) -> ReadAnswer {
         let (offset, bytes) = (Offset(0), 1);
         let past_durable = false;
-        self.ask(|answer, queue| {
+        verified(self.ask(|answer, queue| {
             let admitted = queue.admit(0).expect("room");
             Command::Read { log, offset, bytes, past_durable, answer, admitted }
-        })
+        }))
     }
 
     pub(super) fn close(&mut self) -> Result<(), CloseError> {

@@ -8,6 +8,7 @@ mod damage;
 mod files;
 mod follow;
 mod hosts;
+mod lent;
 mod open;
 mod read;
 mod room;

@@ -1,7 +1,7 @@
 //! Reads: from every offset, in every size, at both ends.
 
 use crate::common::{append, batch_of, bytes_of, log_of, open, place, small};
-use strandline::{Config, Log, Offset, ReadError, Store};
+use strandline::{Config, Log, Offset, ReadError, Store, Time};
 
 /// Batches of 1 to 5 records and very different sizes over several segments; gives where each batch starts and ends.
 fn filled(store: &Store, name: &str) -> (Log, Vec<(u64, u64)>) {
@@ -58,6 +58,31 @@ fn an_offset_outside_the_log_is_refused_with_what_there_is() {
         let (requested, earliest, end) = (Offset(offset), Offset(0), Offset(1));
         assert_eq!(refused, ReadError::OutOfRange { log: log.id().clone(), requested, earliest, end });
     }
+}
+
+#[test]
+fn what_was_trimmed_is_refused_with_the_earliest_live_offset_also_when_it_was_read_ahead() {
+    let place = place();
+    let store = open(small(place.path()));
+    let (log, spans) = filled(&store, "trimmed");
+    let end = spans.last().expect("batches").1;
+    let mut next = Offset(0);
+    for _ in 0..3 {
+        next = log.read(next, 6_000).wait().expect("readable").next; // Others are on their way behind the third.
+    }
+    let start = Offset(end - 3);
+    assert_eq!(log.trim(start).wait().expect("trimmed"), start);
+    assert_eq!((log.earliest(), log.latest()), (start, Offset(end)));
+    for offset in [Offset(0), next, Offset(start.0 - 1)] {
+        let refused = log.read(offset, 6_000).wait().expect_err("it is gone");
+        let (requested, earliest, end) = (offset, start, Offset(end));
+        assert_eq!(refused, ReadError::OutOfRange { log: log.id().clone(), requested, earliest, end });
+        let refused = log.follower(offset).next_blocking(6_000, None).expect_err("it is gone");
+        assert!(matches!(refused, ReadError::OutOfRange { .. }), "{refused}");
+    }
+    assert_eq!(log.offset_at(Time::Store(0)).wait(), Ok(start));
+    let read = log.read(start, 1).wait().expect("readable");
+    assert!(read.batches[0].first() <= start && start < read.batches[0].end());
 }
 
 #[test]
