@@ -125,7 +125,7 @@ impl Ahead {
         Served::Later
     }
 
-    /// What was read ahead of this log is no longer what it holds. Who waits for it gets what was there when he asked.
+    /// What was read ahead of this log is no longer what it holds. Who waits for it is served anew when it comes.
     pub(super) fn forget(&mut self, log: LogNumber) {
         self.streams.iter_mut().filter(|stream| stream.log == log).for_each(Stream::give_up);
     }
@@ -139,7 +139,7 @@ impl Ahead {
     }
 
     /// Takes a stretch that has come; gives it back with the reader who waits for it, and what he asked for.
-    fn landed(&mut self, number: u64, answer: RawAnswer) -> Option<(Reader, Offset, usize, RawAnswer)> {
+    pub(super) fn landed(&mut self, number: u64, answer: RawAnswer) -> Option<(Reader, Offset, usize, RawAnswer)> {
         // Perhaps nobody wants it any more.
         let (stream, place) = self.streams.iter_mut().find_map(|stream| {
             let place = stream.stretches.iter().position(|stretch| stretch.number == number)?;
@@ -223,13 +223,6 @@ impl Ahead {
 }
 
 impl<D: Disk> Shard<D> {
-    /// What was read ahead of a log is not what it holds any more. Whoever waits for it is served anew.
-    pub(super) fn forget_ahead(&mut self, number: LogNumber) {
-        if let Some((offset, bytes, reader)) = self.aheads[number.0].forget() {
-            self.fetch(number, offset, bytes, Some(reader));
-        }
-    }
-
     /// Answers a reader, and reads on for him.
     pub(super) fn answer_read(
         &mut self,

@@ -7,7 +7,7 @@ use super::shard::{Event, Shard};
 use super::window::Plan;
 use crate::batch::ReadMemory;
 use crate::error::ReadError;
-use crate::id::{Offset, Seq};
+use crate::id::{Epoch, Offset, Seq, Uid};
 use crate::log::Log;
 use crate::log::locate::{Place, locate};
 use crate::segment::closed::{Closed, Loaded};
@@ -42,8 +42,10 @@ pub(super) struct ReadDone {
     log: LogNumber,
     wanted: Wanted,
     whom: For,
-    /// The segment, when this read opened it.
-    loaded: Option<(Seq, Rc<Loaded>)>,
+    /// The epoch of the log when it started.
+    epoch: Epoch,
+    /// The file of a segment, when this read opened it.
+    loaded: Option<(Seq, Uid, Rc<Loaded>)>,
     result: RawAnswer,
 }
 
@@ -81,7 +83,13 @@ impl<D: Disk> Shard<D> {
         let log = &self.logs[number.0];
         let (disk, memory) = (self.disk.clone(), self.queue.read_memory());
         let Wanted { offset, bytes, past_durable, until } = wanted;
-        let done = move |loaded, result| Event::Read(Box::new(ReadDone { log: number, wanted, whom, loaded, result }));
+        let epoch = log.epoch;
+        let done =
+            move |loaded, result| Event::Read(Box::new(ReadDone { log: number, wanted, whom, epoch, loaded, result }));
+        if log.deleted {
+            let error = ReadError::Deleted { log: log.id.clone() };
+            return self.spawn(std::future::ready(done(None, Err(error))));
+        }
         match locate(log, offset, past_durable) {
             Err(error) => self.spawn(std::future::ready(done(None, Err(error)))),
             Ok(Place::End) => {
@@ -113,7 +121,7 @@ impl<D: Disk> Shard<D> {
                 self.count_read();
                 self.spawn(async move {
                     let (loaded, result) = read_closed(&disk, &closed, &wanted, &memory).await;
-                    done(loaded.map(|loaded| (closed.id.seq, loaded)), result)
+                    done(loaded.map(|loaded| (closed.id.seq, closed.uid, loaded)), result)
                 });
             }
         }
@@ -124,18 +132,30 @@ impl<D: Disk> Shard<D> {
     }
 
     pub(super) fn settle_read(&mut self, done: ReadDone) {
-        let ReadDone { log, wanted: Wanted { offset, bytes, .. }, whom, loaded, result } = done;
-        if let Some((segment, loaded)) = loaded {
-            self.keep_loaded(log, segment, loaded);
+        let ReadDone { log, wanted, whom, epoch, loaded, result } = done;
+        let Wanted { offset, bytes, .. } = wanted;
+        if let Some((segment, uid, loaded)) = loaded {
+            self.keep_loaded(log, segment, uid, loaded);
         }
+        let of_log = &self.logs[log.0];
+        let cut = epoch != of_log.epoch || of_log.epoch_is_rising;
+        let failed = matches!(result, Err(ReadError::Corrupt { .. } | ReadError::Disk { .. }));
+        let gone = failed && (offset < of_log.start || of_log.deleted);
         match whom {
+            // What it read was taken away under it: that is no damage. It sees what the log holds now.
+            For::Reader(reader) if cut || gone => self.fetch(log, wanted, For::Reader(reader)),
+            For::Ahead(stretch) if cut => {
+                if let Some((reader, ..)) = self.ahead.landed(stretch, result) {
+                    self.fetch(log, wanted, For::Reader(reader));
+                }
+            }
             For::Reader(reader) => self.answer_read(log, offset, bytes, reader, result),
             For::Ahead(stretch) => self.take_stretch(log, stretch, result),
         }
     }
 
     /// Keeps a closed segment open for the reads to come, and lets go of the one that was opened longest ago when there are too many.
-    pub(super) fn keep_loaded(&mut self, log: LogNumber, segment: Seq, loaded: Rc<Loaded>) {
+    pub(super) fn keep_loaded(&mut self, log: LogNumber, segment: Seq, uid: Uid, loaded: Rc<Loaded>) {
         let find = |logs: &[Log<Admitted>], log: LogNumber, segment: Seq| {
             logs[log.0].closed.iter().position(|closed| closed.id.seq == segment)
         };

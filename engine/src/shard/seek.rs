@@ -8,7 +8,7 @@ use super::shard::{Event, Shard};
 use super::window::Plan;
 use crate::batch::{ReadMemory, StoredBatch};
 use crate::error::ReadError;
-use crate::id::{Offset, Seq};
+use crate::id::{Offset, Seq, Uid};
 use crate::log::locate::{Place, locate_time};
 use crate::pending::Answer;
 use crate::segment::closed::{Closed, Loaded};
@@ -35,7 +35,7 @@ pub(super) struct Seek {
 pub(super) struct SeekDone {
     seek: Seek,
     /// What there was to learn of a closed one.
-    learned: Option<(Seq, Learned)>,
+    learned: Option<(Seq, Uid, Learned)>,
     result: Result<Searched, ReadError>,
 }
 
@@ -77,7 +77,11 @@ impl<D: Disk> Shard<D> {
                 self.spawn(async move {
                     let mut learned = Learned::default();
                     let result = search_closed(&disk, &closed, time, from, &memory, &mut learned).await;
-                    Event::Sought(Box::new(SeekDone { seek, learned: Some((closed.id.seq, learned)), result }))
+                    Event::Sought(Box::new(SeekDone {
+                        seek,
+                        learned: Some((closed.id.seq, closed.uid, learned)),
+                        result,
+                    }))
                 });
             }
             Ok(Place::Active(active)) => {
@@ -105,13 +109,14 @@ impl<D: Disk> Shard<D> {
 
     pub(super) fn settle_sought(&mut self, done: SeekDone) {
         let SeekDone { mut seek, learned, result } = done;
-        if let Some((segment, Learned { latest, loaded })) = learned {
-            let closed = self.logs[seek.log.0].closed.iter_mut().find(|closed| closed.id.seq == segment);
+        if let Some((segment, uid, Learned { latest, loaded })) = learned {
+            let closed =
+                self.logs[seek.log.0].closed.iter_mut().find(|closed| closed.id.seq == segment && closed.uid == uid);
             if let (Some(closed), Some(latest)) = (closed, latest.or(loaded.as_ref().map(|loaded| loaded.latest()))) {
                 closed.latest = latest;
             }
             if let Some(loaded) = loaded {
-                self.keep_loaded(seek.log, segment, loaded);
+                self.keep_loaded(seek.log, segment, uid, loaded);
             }
         }
         match result {

@@ -12,12 +12,15 @@ use strandline::config::CheckedConfig;
 use strandline::format::checksum::crc32c;
 use strandline::pending::{Pending, pair};
 use strandline::shard::command::{
-    AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, Queue, Refused, verified,
+    AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue, Refused,
 };
-use strandline::shard::{self, Shard};
-use strandline::{CloseError, Level, LogId, LogOptions, Offset, OpenError, OpenReport, Reading, Receipt, Unfinished};
-use strandline_disk::sim::SimDisk;
-use strandline_disk::{Disk, Wait};
+use strandline::shard::verb::{Verb, Verdict};
+use strandline::shard::{self, Opened, Shard, Share, Siblings, Turned};
+use strandline::{
+    CloseError, Level, LogId, LogInfo, Offset, OpenError, OpenReport, Receipt, Sealed, Truncated, Verified,
+};
+use strandline_disk::sim::{SimDisk, SimWorld};
+use strandline_disk::{Disk, DiskError, Wait};
 
 /// How many turns anything may take before it counts as hanging.
 pub const TURNS_MAX: usize = 200_000;
@@ -53,7 +56,7 @@ pub struct AskedRead {
     /// What had been taken away by then.
     pub version: u64,
     /// Where the answer comes.
-    pub answer: Reading,
+    pub answer: strandline::Reading,
 }
 
 /// A wait for durability.
@@ -361,11 +364,18 @@ impl Running {
     }
 
     /// Asks for a read; `None` when the queue is full.
-    pub fn read(&mut self, log: usize, offset: Offset, bytes: usize, past_durable: bool) -> Option<Reading> {
-        let admitted = self.queue.admit(0).ok()?;
+    pub fn read(
+        &mut self,
+        log: usize,
+        offset: Offset,
+        bytes: usize,
+        past_durable: bool,
+    ) -> Option<strandline::Reading> {
+        let (queue, number) = self.way_to(log);
+        let admitted = queue.admit(0).ok()?;
         let (answer, pending) = pair();
-        self.queue.push(Command::Read { log: self.numbers[&log], offset, bytes, past_durable, answer, admitted });
-        Some(Unfinished::new(pending, verified))
+        queue.push(Command::Read { log: number, offset, bytes, past_durable, answer, admitted });
+        Some(strandline::Unfinished::new(pending, strandline::shard::command::verified))
     }
 
     /// Waits for the last receipt of a log to become durable; `None` when there is none, or the queue is full.
