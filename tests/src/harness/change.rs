@@ -27,6 +27,27 @@ pub struct AskedChange {
     pub serial: u64,
     /// What it changes.
     pub change: Change,
+    /// A failure was answered: it may have been made all the same, and what came after it too.
+    pub failed: bool,
+}
+
+/// Which of the changes that were asked for may have been made when the process died: of those that were not answered some first ones,
+/// and of those that failed any. Fewest first.
+pub(super) fn possible(changes: &[AskedChange]) -> Vec<Vec<bool>> {
+    let mut ways: Vec<(Vec<bool>, bool)> = vec![(Vec::new(), true)];
+    for change in changes {
+        let mut next = Vec::new();
+        for (way, all) in &ways {
+            let with = |made| way.iter().copied().chain([made]).collect::<Vec<bool>>();
+            next.push((with(false), *all && change.failed));
+            if *all || change.failed {
+                next.push((with(true), *all));
+            }
+        }
+        ways = next;
+    }
+    ways.sort_by_key(|(way, _)| way.iter().filter(|made| **made).count());
+    ways.into_iter().map(|(way, _)| way).collect()
 }
 
 impl Change {

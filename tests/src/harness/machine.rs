@@ -104,6 +104,9 @@ impl Machine {
     /// # Errors
     /// The first broken promise.
     pub fn apply(&mut self, step: Step) -> Checked {
+        if std::env::var_os("STRANDLINE_STEPS").is_some() {
+            eprintln!("{step:?}");
+        }
         match step {
             Step::OpenLog(log) => self.ask_log(log),
             Step::Append { log, batches, records, bytes } => {

@@ -1,6 +1,6 @@
 //! The model: what the store must hold. Plain lists, no cleverness.
 
-use super::change::{AskedChange, Change};
+use super::change::{AskedChange, Change, possible};
 use super::checker;
 use super::violation::{Checked, Violation};
 use std::collections::VecDeque;
@@ -103,13 +103,15 @@ impl LogModel {
     /// Whether it was asked to be deleted, and that was not answered.
     #[must_use]
     pub fn is_going(&self) -> bool {
-        self.changes.iter().any(|asked| asked.change == Change::Delete)
+        self.changes.iter().any(|asked| asked.change == Change::Delete && !asked.failed)
     }
 
     /// It is there: a deletion that was asked for was not made, nor anything after it.
     pub fn was_not_deleted(&mut self) {
-        let first = self.changes.iter().position(|asked| asked.change == Change::Delete);
+        let is_deletion = |asked: &AskedChange| asked.change == Change::Delete;
+        let first = self.changes.iter().position(|asked| is_deletion(asked) && !asked.failed);
         self.changes.truncate(first.unwrap_or(self.changes.len()));
+        self.changes.retain(|asked| !is_deletion(asked));
     }
 
     /// Where it starts and ends, and what has been taken away.
@@ -125,12 +127,14 @@ impl LogModel {
         self.hold_through(end, 0);
     }
 
-    /// What the log is if the first `count` of the changes that were asked for were made, and no other; nothing when they cannot be.
+    /// What the log is if those of the changes that were asked for were made, and no other.
     #[must_use]
-    pub fn with_changes(&self, count: usize) -> LogModel {
+    pub fn with_changes(&self, made: &[bool]) -> LogModel {
         let mut log = self.clone();
-        for change in log.changes.drain(..).take(count).collect::<Vec<_>>() {
-            log.make(&change);
+        for (change, made) in std::mem::take(&mut log.changes).iter().zip(made) {
+            if *made {
+                log.make(change);
+            }
         }
         log
     }
@@ -279,11 +283,8 @@ impl Model {
         checker::store_times_never_go_backwards(read)?;
         let mut wrong: Option<Violation> = None;
         let mut right = None;
-        for count in 0..=log.changes.len() {
-            let changed = log.with_changes(count);
-            if changed.gone && !log.gone {
-                break; // It is there.
-            }
+        for made in possible(&log.changes) {
+            let changed = log.with_changes(&made);
             match changed.check_recovered(read, seen) {
                 Ok(()) => {
                     right = Some(changed);
@@ -318,7 +319,7 @@ impl Model {
     /// When it has to be.
     pub fn missing(&mut self, log: usize) -> Checked {
         let log = self.log(log);
-        let deleted = (0..=log.changes.len()).map(|count| log.with_changes(count)).find(|log| log.gone);
+        let deleted = possible(&log.changes).iter().map(|made| log.with_changes(made)).find(|log| log.gone);
         checker::a_log_that_was_made_stays(log, deleted.is_some())?;
         if let Some(deleted) = deleted {
             *log = deleted;

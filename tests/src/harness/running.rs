@@ -149,7 +149,7 @@ pub struct Running {
 
 impl std::fmt::Debug for Running {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Running({:?}, {} asked)", self.disks, self.asked())
+        write!(f, "Running({:?}, {} asked, verbs {:?})", self.disks, self.asked(), self.verbs)
     }
 }
 

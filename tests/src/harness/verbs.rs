@@ -36,7 +36,7 @@ impl Machine {
         if running.verb(log, verb) {
             let of_log = model.log(log);
             of_log.version += u64::from(changes.iter().any(|change| change.takes_away()));
-            of_log.changes.extend(changes.iter().map(|change| AskedChange { serial, change: *change }));
+            of_log.changes.extend(changes.iter().map(|change| AskedChange { serial, change: *change, failed: false }));
             running.verbs.push(AskedVerb { log, serial, changes: changes.len(), answer });
         }
         Ok(())
@@ -145,7 +145,8 @@ impl Machine {
         let can_be_made = wanted.iter().all(|change| after.make(change));
         match verdict {
             Ok(answer) => {
-                if wanted.is_empty() {
+                // A log that has failed tells of itself as well, without what failed.
+                if wanted.is_empty() && !tolerant {
                     after.hold_before(asked.serial);
                 }
                 ensure(can_be_made, "an offset that is not in the log is refused", || {
@@ -155,17 +156,23 @@ impl Machine {
                 Ok(Some(answer))
             }
             Err(error) => {
+                if std::env::var_os("STRANDLINE_STEPS").is_some() {
+                    eprintln!("{wanted:?}: {error}");
+                }
                 let out_of_range = matches!(error, VerbError::OutOfRange { .. }) && !can_be_made;
                 let gone = matches!(error, VerbError::NoSuchLog { .. }) && log.gone;
                 ensure(tolerant || out_of_range || gone, "a verb fails only when something failed", || {
                     format!("log {}: {wanted:?}: {error}", log.id)
                 })?;
-                if matches!(&error, VerbError::Disk(_) | VerbError::Manifest(ManifestError::Disk(_))) {
-                    let end = log.end();
+                // Of two changes the first may have been made before the second was refused.
+                let half = wanted.len() > 1 && matches!(&error, VerbError::Manifest(_) | VerbError::Damaged { .. });
+                if half || matches!(&error, VerbError::Disk(_) | VerbError::Manifest(ManifestError::Disk(_))) {
+                    let until = after.fence.unwrap_or_default();
                     // It may be durable all the same.
                     for change in log.changes.iter_mut().filter(|change| change.serial == asked.serial) {
-                        if let Change::Fence(until) = change.change {
-                            change.change = Change::FencedUntil(until.unwrap_or_default().max(end));
+                        change.failed = true;
+                        if let Change::Fence(_) = change.change {
+                            change.change = Change::FencedUntil(until);
                         }
                     }
                 } else {
@@ -283,7 +290,7 @@ impl Machine {
         let serial = self.serial;
         let of_log = self.model.log(log);
         of_log.version += u64::from(!changes.is_empty());
-        of_log.changes.extend(changes.iter().map(|change| AskedChange { serial, change: *change }));
+        of_log.changes.extend(changes.iter().map(|change| AskedChange { serial, change: *change, failed: false }));
         for _ in 0..super::running::TURNS_MAX {
             let (VerbAnswer::DeleteSegment(pending) | VerbAnswer::RebuildIndex(pending)) = &mut asked else {
                 return Ok(None);

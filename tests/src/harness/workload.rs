@@ -47,9 +47,6 @@ pub fn run(seed: u64, steps: usize, twist: &Twist) -> Checked {
     let (mut machine, mut random) = prepare(seed, twist)?;
     for _ in 0..steps {
         let step = choose(&mut random, machine.model.logs.len());
-        if std::env::var_os("STRANDLINE_STEPS").is_some() {
-            eprintln!("{step:?}");
-        }
         machine.apply(step)?;
     }
     finish(&mut machine)
