@@ -148,6 +148,10 @@ pub enum Sabotage {
     BarrierForAll,
     /// A roll does not wait for what the segment before it has not flushed.
     RollBeforeFlush,
+    /// A truncation is answered, and what it dropped is cleared, before the manifest durably knows of it.
+    CutBeforeEdit,
+    /// A log that rests is written before the manifest durably knows that it is dirty.
+    WriteBeforeDirty,
     /// The shard's thread panics when it takes a read.
     PanicOnRead,
     /// The shard's thread panics while it opens the store.

@@ -55,8 +55,10 @@ impl<D: Disk> Shard<D> {
         // Durable before the first write: a crash in between would hide what was written.
         let durable = self.edits.submit(vec![Edit::Dirty { log: log.id.clone() }]);
         let (disk, life) = (self.disk.clone(), self.life);
+        let writes_early = sabotaged!(self.config, WriteBeforeDirty);
         self.spawn_background(number, async move {
-            let result = match durable.await {
+            let told = if writes_early { Ok(()) } else { durable.await };
+            let result = match told {
                 Err(error) => Err(RouseError::Manifest(error)),
                 Ok(()) => match (&dormant, &closed) {
                     (Some(dormant), Some(closed)) => {

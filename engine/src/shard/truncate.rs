@@ -6,6 +6,7 @@ use super::shard::Shard;
 use super::siblings::Siblings;
 use super::verb::{Sealed, Truncated, Verdict};
 use super::verbs::Finish;
+use crate::config::sabotaged;
 use crate::error::VerbError;
 use crate::format::manifest::{Edit, ReleaseReason};
 use crate::format::segment::{SegmentFooter, SegmentHeader, SegmentState};
@@ -116,6 +117,7 @@ impl<D: Disk> Shard<D> {
             log: log.id.clone(),
             epoch: Epoch(epoch.0 + 1),
             sealed_at_ms: self.now.wall_ms,
+            answers_early: sabotaged!(self.config, CutBeforeEdit),
             begun: Cell::new(false),
         };
         self.logs[number.0].epoch_is_rising = true;
@@ -230,6 +232,8 @@ struct Cutting<D> {
     log: crate::id::LogId,
     epoch: Epoch,
     sealed_at_ms: u64,
+    /// A deliberate defect.
+    answers_early: bool,
     /// The edit of the cut was handed in.
     begun: Cell<bool>,
 }
@@ -271,7 +275,10 @@ impl<D: Disk> Cutting<D> {
         }));
         self.begun.set(true);
         // Durable first: what is dropped from here on can never be found again by a recovery.
-        self.edits.submit(group).await?;
+        let durable = self.edits.submit(group);
+        if !self.answers_early {
+            durable.await?;
+        }
         Ok(end)
     }
 
