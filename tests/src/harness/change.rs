@@ -51,6 +51,12 @@ pub(super) fn possible(changes: &[AskedChange]) -> Vec<Vec<bool>> {
 }
 
 impl Change {
+    /// Whether a reader may find less after it.
+    #[must_use]
+    pub fn takes_away(self) -> bool {
+        self.drops() || matches!(self, Change::Trim(_))
+    }
+
     /// Whether offsets may be given again after it.
     #[must_use]
     pub fn drops(self) -> bool {

@@ -139,7 +139,9 @@ fn take_log_error(error: &LogError, tolerant: bool) -> Checked {
 }
 
 fn take_read(model: &mut Model, asked: &AskedRead, answer: &ReadAnswer, tolerant: bool) -> Checked {
-    if model.log(asked.log).version != asked.version {
+    let log = model.log(asked.log);
+    let is_cut = log.changes.iter().any(|asked| asked.change.takes_away());
+    if is_cut || log.version != asked.version {
         // Something was taken away while it read: it may have seen the log before or after that, and no damage.
         let seen_well = matches!(answer, Ok(_) | Err(ReadError::OutOfRange { .. } | ReadError::Deleted { .. }));
         return ensure(tolerant || seen_well, "bytes read equal bytes appended", || format!("{answer:?}"));

@@ -313,13 +313,6 @@ impl Machine {
     }
 }
 
-impl Change {
-    /// Whether a reader may find less after it.
-    fn takes_away(self) -> bool {
-        matches!(self, Change::Truncate(_) | Change::Trim(_) | Change::Delete)
-    }
-}
-
 impl VerbAnswer {
     /// The answer, whatever it says.
     #[must_use]

@@ -18,6 +18,14 @@ pub struct Twist {
     pub sabotage: Option<Sabotage>,
     /// A lie of the disk, told from the first open on.
     pub lie: Option<Lie>,
+    /// Files have blocks that were never written.
+    pub unwritten: bool,
+    /// Whether direct I/O works; else the seed says so.
+    pub direct: Option<bool>,
+    /// A barrier covers no other file than its own.
+    pub barrier_fails: bool,
+    /// There are so many shards; another number after each reopening in which the seed says so.
+    pub shards: Option<usize>,
 }
 
 /// A configuration for a seed: the knobs that change how a store writes.
@@ -47,6 +55,13 @@ pub fn run(seed: u64, steps: usize, twist: &Twist) -> Checked {
     let (mut machine, mut random) = prepare(seed, twist)?;
     for _ in 0..steps {
         let step = choose(&mut random, machine.model.logs.len());
+        if twist.shards.is_some() && random.chance(1, 12) {
+            let mut config = (*machine.config).clone();
+            config.shards = 1 + random.below(4);
+            machine.close()?;
+            machine.config = config.check().expect("another number of shards");
+            machine.open()?;
+        }
         machine.apply(step)?;
     }
     finish(&mut machine)
@@ -60,8 +75,17 @@ pub fn prepare(seed: u64, twist: &Twist) -> Checked<(Machine, Random)> {
     let mut random = Random::new(seed);
     let mut config = config_of(&mut random);
     config.sabotage = twist.sabotage;
+    if twist.unwritten {
+        config.preallocate = Preallocate::Allocated;
+    }
+    if twist.lie.as_ref().is_some_and(|lie| matches!(lie, Lie::SkipBarrier)) || twist.barrier_fails {
+        config.sync = SyncMode::Auto;
+    }
+    config.shards = twist.shards.unwrap_or(1);
     let mut machine = Machine::new(seed, config);
-    machine.world.set_direct(!random.chance(1, 4));
+    let direct = !random.chance(1, 4);
+    machine.world.set_direct(twist.direct.unwrap_or(direct));
+    machine.world.set_barrier_works(!twist.barrier_fails);
     if let Some(lie) = &twist.lie {
         machine.world.sabotage(lie.clone());
     }
