@@ -123,9 +123,8 @@ impl<D: Disk> Shard<D> {
         };
         let log = &mut self.logs[number.0];
         log.active = head;
-        match (successor, &log.successor) {
-            (Some(prepared), Successor::None) => log.successor = Successor::Ready(prepared),
-            (_, _) => {}
+        if let (Some(prepared), Successor::None) = (successor, &log.successor) {
+            log.successor = Successor::Ready(prepared);
         }
         if let Successor::Ready(prepared) = &log.successor {
             log.next_seq = prepared.id.seq.next();

@@ -108,6 +108,9 @@ pub enum Turned {
 
 type Task<D> = Pin<Box<dyn Future<Output = Event<D>>>>;
 
+/// Who waits for a segment to be sealed, and how many offsets were dropped first.
+pub(super) type Sealing = (u64, Answer<Verdict<Sealed>>);
+
 /// One thread's worth of logs on one disk.
 pub struct Shard<D: Disk> {
     pub(super) disk: D,
@@ -153,7 +156,7 @@ pub struct Shard<D: Disk> {
     pub(super) to_shrink: VecDeque<(LogNumber, Seq, u64)>,
     pub(super) shrinking: bool,
     /// Who waits for a segment to be sealed.
-    pub(super) sealings: BTreeMap<(LogNumber, Seq), Vec<(u64, Answer<Verdict<Sealed>>)>>,
+    pub(super) sealings: BTreeMap<(LogNumber, Seq), Vec<Sealing>>,
     /// What the tail caches take.
     pub(super) tail_budget: TailBudget,
     /// Empty lists, used again.
