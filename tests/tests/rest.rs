@@ -52,7 +52,8 @@ fn a_log_that_rests_is_opened_without_a_look_at_its_files_and_holds_what_it_held
     machine.open().expect("everything is there");
     let report = machine.running().report.clone();
     assert_eq!((report.logs, report.logs_clean, report.logs_recovered, report.scanned_bytes), (2, 2, 0, 0));
-    machine.run(&[append(0, 12, 5_500), append(1, 2, 100), Step::Answer, Step::Reopen]).expect("they go on");
+    let crash = Step::Kill { again_after: None };
+    machine.run(&[append(0, 12, 5_500), append(1, 2, 100), Step::Answer, crash]).expect("they go on");
     assert_eq!(machine.running().report.logs_recovered, 2, "they do not rest any more");
 
     // Without the file of a live segment nothing is noticed before it is read.
