@@ -18,10 +18,10 @@ const OFFSET_MAX: Offset = Offset(1 << 62);
 const COMMANDS_A_TURN: usize = 4_096;
 
 impl<D: Disk> Shard<D> {
-    /// Takes what callers have queued.
-    pub(super) fn receive(&mut self) {
-        for _ in 0..COMMANDS_A_TURN {
-            let Some(command) = self.queue.pop() else { return };
+    /// Takes what callers have queued; gives how much that was.
+    pub(super) fn receive(&mut self) -> usize {
+        for taken in 0..COMMANDS_A_TURN {
+            let Some(command) = self.queue.pop() else { return taken };
             match command {
                 Command::Append { log, batch, level, expected, answer, admitted } => {
                     self.receive_append(log, batch, (level, expected), answer, admitted);
@@ -56,6 +56,7 @@ impl<D: Disk> Shard<D> {
                 Command::Close { answer } => self.closing = Some(answer),
             }
         }
+        COMMANDS_A_TURN
     }
 
     fn receive_append(

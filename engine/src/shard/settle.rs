@@ -205,7 +205,8 @@ impl<D: Disk> Shard<D> {
         }
     }
 
-    fn answer_appends(&self, answers: &mut Vec<Staged<Admitted>>) {
+    fn answer_appends(&mut self, answers: &mut Vec<Staged<Admitted>>) {
+        self.answered += answers.len();
         let counters = &self.queue.counters;
         for mut staged in answers.drain(..) {
             counters.records.fetch_add(staged.receipt.end.since(staged.receipt.first), Ordering::Relaxed);

@@ -169,6 +169,9 @@ pub struct Shard<D: Disk> {
     deaf: bool,
     /// An append was answered at once: the next one will want the same.
     pub(super) must_hear: bool,
+    /// Appends that were answered since it gathered last, and for how long it gathers, in nanoseconds.
+    pub(super) answered: usize,
+    gather_ns: u64,
     /// How long it looks for work before it sleeps, in nanoseconds.
     spin_ns: u64,
     /// What could not be done cleanly, for the answer to `close`.
@@ -235,6 +238,8 @@ impl<D: Disk> Shard<D> {
             loaded: VecDeque::new(),
             deaf: false,
             must_hear: false,
+            answered: 0,
+            gather_ns: 0,
             spin_ns: 0,
             unclean: Vec::new(),
             now,
@@ -258,9 +263,10 @@ impl<D: Disk> Shard<D> {
     /// The ring itself failed. The shard must be dropped; every waiting caller is then answered.
     pub fn turn(&mut self) -> Result<Turned, DiskError> {
         self.now = self.disk.now();
-        self.receive();
+        let _ = self.receive();
         self.look_at_timers();
         loop {
+            self.gather();
             let started = self.stage() | self.start_flushes() | self.stage_manifest();
             let polled = self.run_tasks();
             if !started && !polled {
@@ -326,6 +332,27 @@ impl<D: Disk> Shard<D> {
     /// Lets the shard spin before it sleeps. Only where a core is left for it.
     pub fn spin(&mut self, duration: std::time::Duration) {
         self.spin_ns = duration.as_nanos() as u64;
+    }
+
+    /// Lets the shard wait for callers to come back, which takes a clock that goes on by itself.
+    pub fn gather_for(&mut self, duration: std::time::Duration) {
+        self.gather_ns = duration.as_nanos() as u64;
+    }
+
+    /// Callers who were answered together mostly come back together: gives them a moment, and the core when they need it.
+    fn gather(&mut self) {
+        let answered = std::mem::take(&mut self.answered);
+        if answered < 2 || self.gather_ns == 0 || self.closing.is_some() {
+            return;
+        }
+        let (until_ns, mut taken) = (self.disk.now().boot_ns.saturating_add(self.gather_ns), 0);
+        loop {
+            taken += self.receive();
+            if taken >= answered - answered / 4 || self.disk.now().boot_ns >= until_ns {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 
     fn has_edits(&self) -> bool {

@@ -193,6 +193,7 @@ fn recover_and_run(
     report.took += part.took;
     report.absorb(part);
     begin(&mut shard);
+    shard.gather_for(config.gather);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > config.shards + 1 {
         shard.spin(config.spin);
