@@ -29,9 +29,6 @@ const BURST_BYTES_MAX: u64 = 24 << 20;
 /// How many commits there should be for one burst. A commit whose flush meets a burst waits for all of it, so filling goes in bursts
 /// that are rare and in flight as a whole: one or two commits in a thousand meet one, where a steady trickle would slow down all.
 const COMMITS_A_BURST: u64 = 1_000;
-/// How much of a segment is used before its successor is begun, in thousandths: a log that takes little holds nothing prepared, and a
-/// thousand logs that were just made do not all prepare at once.
-const PREPARE_FROM_PER_MILLE: u64 = 200;
 /// How far a successor should be filled when its predecessor is used so far, both in thousandths: spread evenly, so that appends
 /// do not notice, and done when four fifths are used, so that the syncs after it are done in time.
 fn fill_wanted(used_per_mille: u32) -> u32 {
@@ -79,11 +76,11 @@ impl<D: Disk> Shard<D> {
             Successor::Making(making) => {
                 making.want(fill_wanted(used as u32), active.mean_commit_bytes() * COMMITS_A_BURST)
             }
-            Successor::None if used >= PREPARE_FROM_PER_MILLE => self.prepare(number, Urgency::Paced),
+            Successor::None => self.prepare(number, Urgency::Paced),
             Successor::Failed(_, at_ns) if self.now.boot_ns.saturating_sub(*at_ns) >= 10 * PREPARE_RETRY_NS => {
                 self.prepare(number, Urgency::Paced);
             }
-            Successor::None | Successor::Ready(_) | Successor::Failed(..) => {}
+            Successor::Ready(_) | Successor::Failed(..) => {}
         }
     }
 
