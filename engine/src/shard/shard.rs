@@ -247,13 +247,18 @@ impl<D: Disk> Shard<D> {
             woken,
             closing: None,
         };
-        for number in (0..count).map(LogNumber) {
-            shard.logs[number.0].settled_ns = now.boot_ns;
-            shard.let_rest(number);
-            shard.watch_age(number);
-            shard.release_below_the_start(number); // A crash may have come between a trim and that.
-        }
+        shard.begin();
         shard
+    }
+
+    /// Sets the first timers of all logs that were recovered.
+    fn begin(&mut self) {
+        for number in (0..self.logs.len()).map(LogNumber) {
+            self.logs[number.0].settled_ns = self.now.boot_ns;
+            self.let_rest(number);
+            self.watch_age(number);
+            self.release_below_the_start(number); // A crash may have come between a trim and that.
+        }
     }
 
     /// One turn: take commands, stage and commit, settle what has come back, and let the disk work, waiting when there is
