@@ -138,8 +138,11 @@ impl<D: Disk> Shard<D> {
             self.keep_loaded(log, segment, uid, loaded);
         }
         let of_log = &self.logs[log.0];
-        let cut = epoch != of_log.epoch || of_log.epoch_is_rising;
         let failed = matches!(result, Err(ReadError::Corrupt { .. } | ReadError::Disk { .. }));
+        // While a truncation is at work, only what came from the disk may be stale: it is read again, which takes a turn of the disk.
+        // An answer that came at once would come again at once, and for ever within this turn.
+        let from_disk = failed || result.as_ref().is_ok_and(|read| read.next() > offset);
+        let cut = epoch != of_log.epoch || (of_log.epoch_is_rising && from_disk);
         let gone = failed && (offset < of_log.start || of_log.deleted);
         match whom {
             // What it read was taken away under it: that is no damage. It sees what the log holds now.
