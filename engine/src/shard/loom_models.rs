@@ -1,9 +1,9 @@
 //! Models of the queue: callers, the shard that takes their commands, and the end of that shard, in every interleaving.
 
-use super::command::{Admitted, Command, LogNumber, Queue, Refused};
+use super::command::{Admitted, Command, Queue, Refused};
+use super::verb::{LogInfo, Verdict};
 use crate::config::Config;
-use crate::error::LogError;
-use crate::id::{LogId, RangeNumber, Topic};
+use crate::error::VerbError;
 use crate::pending::{Pending, pair};
 use event_listener::Listener;
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use loom::thread;
 use std::sync::Arc;
 use strandline_disk::Doorbell;
 
-type Answered = Result<LogNumber, LogError>;
+type Answered = Verdict<Vec<LogInfo>>;
 
 fn queue(outstanding_max: usize) -> Arc<Queue> {
     let config = Config { outstanding_max, ..Config::new("nowhere") }.check().expect("a configuration that works");
@@ -28,15 +28,14 @@ fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
 
 fn ask(queue: &Queue, admitted: Admitted) -> Pending<Answered> {
     let (answer, pending) = pair();
-    let log = LogId { topic: Topic::new("t").expect("a topic"), range: RangeNumber::default() };
-    queue.push(Command::OpenLog { log, answer, admitted });
+    queue.push(Command::Inventory { answer, admitted });
     pending
 }
 
 /// What a shard does with a command.
 fn serve(command: Command) {
-    if let Command::OpenLog { answer, admitted, .. } = command {
-        admitted.answer(answer, Ok(LogNumber(7)));
+    if let Command::Inventory { answer, admitted } = command {
+        admitted.answer(answer, Ok(Vec::new()));
     }
 }
 
@@ -74,7 +73,7 @@ fn loom_a_command_that_meets_the_end_of_its_shard_is_answered() {
         let ending = queue.clone();
         let shard = thread::spawn(move || ending.abandon());
         let pending = ask(&queue, queue.admit(0).expect("room"));
-        assert!(matches!(pending.wait(), Err(LogError::ShardGone)));
+        assert!(matches!(pending.wait(), Err(VerbError::ShardGone)));
         shard.join().expect("the shard");
         assert_eq!(queue.outstanding(), (0, 0));
     });
@@ -92,7 +91,7 @@ fn loom_a_command_is_served_or_told_that_the_shard_is_gone_and_never_both() {
             serving.abandon();
         });
         let pending = ask(&queue, queue.admit(0).expect("room"));
-        assert!(matches!(pending.wait(), Ok(LogNumber(7)) | Err(LogError::ShardGone)));
+        assert!(matches!(pending.wait(), Ok(_) | Err(VerbError::ShardGone)));
         shard.join().expect("the shard");
         assert_eq!(queue.outstanding(), (0, 0));
     });
