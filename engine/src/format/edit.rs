@@ -199,6 +199,14 @@ pub enum Edit {
     },
 }
 
+impl Edit {
+    /// A file is given up, and its bytes may go at once.
+    #[must_use]
+    pub fn released(segment: &SegmentId, uid: Uid, generation: Generation, reason: ReleaseReason) -> Edit {
+        Edit::Released { segment: segment.clone(), uid, generation, reason, hold_until_ms: 0 }
+    }
+}
+
 /// Why bytes are not an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {

@@ -82,6 +82,24 @@ impl Loaded {
 }
 
 impl Closed {
+    /// The footer of this segment as it was loaded, without what is known only when index and footer are written.
+    #[must_use]
+    pub fn footer(&self, loaded: &Loaded, sealed_at_ms: u64) -> SegmentFooter {
+        SegmentFooter {
+            uid: self.uid,
+            base: self.base,
+            end: self.end,
+            data_end: loaded.data_end,
+            first_store_time_ms: loaded.store_times_ms.0,
+            last_store_time_ms: loaded.store_times_ms.1,
+            client_time_max_ms: loaded.index.client_time_max_ms(),
+            sealed_at_ms,
+            index_at: Position(0),
+            index_entries: 0,
+            index_crc: 0,
+        }
+    }
+
     /// Opens the file and reads its index; where footer or index are missing or wrong, builds it from the data.
     ///
     /// # Errors

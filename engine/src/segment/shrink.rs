@@ -4,7 +4,6 @@
 use super::closed::Closed;
 use super::seal;
 use crate::format::index;
-use crate::format::segment::SegmentFooter;
 use std::time::Duration;
 use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
 
@@ -27,19 +26,7 @@ pub fn shrunk_size(size: u64, data_end: Position, index_entries: usize) -> Optio
 /// What the disk answered; the segment is as it was.
 pub async fn prepare<D: Disk>(disk: &D, file: &File, closed: &Closed, size: u64) -> Result<(), DiskError> {
     let found = closed.survey(disk, file.clone()).await?;
-    let footer = SegmentFooter {
-        uid: closed.uid,
-        base: closed.base,
-        end: closed.end,
-        data_end: found.data_end,
-        first_store_time_ms: found.store_times_ms.0,
-        last_store_time_ms: found.store_times_ms.1,
-        client_time_max_ms: found.index.client_time_max_ms(),
-        sealed_at_ms: closed.sealed_at_ms,
-        index_at: Position(0),
-        index_entries: 0,
-        index_crc: 0,
-    };
+    let footer = closed.footer(&found, closed.sealed_at_ms);
     seal::seal(disk, file, size, &found.index, footer).await
 }
 

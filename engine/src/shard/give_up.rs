@@ -59,9 +59,9 @@ impl<D: Disk> Shard<D> {
             return;
         }
         let id = log.id.clone();
-        let edits = gone
-            .iter()
-            .map(|(seq, uid, generation)| released(&SegmentId { log: id.clone(), seq: *seq }, *uid, *generation));
+        let edits = gone.iter().map(|(seq, uid, generation)| {
+            Edit::released(&SegmentId { log: id.clone(), seq: *seq }, *uid, *generation, ReleaseReason::Expired)
+        });
         let durable = self.edits.submit(edits.collect());
         self.work(number, async move {
             let result = durable.await;
@@ -154,9 +154,4 @@ impl<D: Disk> Shard<D> {
         self.refuse_all(number, &refused);
         self.refuse_verbs(number, &VerbError::NoSuchLog { log: id });
     }
-}
-
-fn released(segment: &SegmentId, uid: Uid, generation: Generation) -> Edit {
-    let (segment, reason) = (segment.clone(), ReleaseReason::Expired);
-    Edit::Released { segment, uid, generation, reason, hold_until_ms: 0 }
 }

@@ -5,7 +5,6 @@ use super::shard::Shard;
 use super::verb::{LogInfo, Rot, Sealed, SegmentInfo, SegmentState, Verdict, Verified};
 use super::verbs::{Finish, state_of};
 use crate::error::VerbError;
-use crate::format::segment::SegmentFooter;
 use crate::id::{SegmentId, Seq};
 use crate::log::shared::Bounds;
 use crate::pending::Answer;
@@ -194,18 +193,6 @@ async fn build_again<D: Disk>(disk: &D, closed: &Closed) -> Verdict<()> {
     if let Some(damage) = found.damage.first() {
         return Err(VerbError::Damaged { segment: closed.id.clone(), position: damage.position });
     }
-    let footer = SegmentFooter {
-        uid: closed.uid,
-        base: closed.base,
-        end: closed.end,
-        data_end: found.data_end,
-        first_store_time_ms: found.store_times_ms.0,
-        last_store_time_ms: found.store_times_ms.1,
-        client_time_max_ms: found.index.client_time_max_ms(),
-        sealed_at_ms: closed.sealed_at_ms,
-        index_at: Position(0),
-        index_entries: 0,
-        index_crc: 0,
-    };
+    let footer = closed.footer(&found, closed.sealed_at_ms);
     Ok(seal::seal(disk, &file, closed.size, &found.index, footer).await?)
 }

@@ -4,7 +4,7 @@ use super::command::{Admitted, Command, DurableAnswer, LogAnswer, LogNumber, Ope
 use super::prepare::Urgency;
 use super::shard::{Event, Shard};
 use crate::config::{LogOptions, sabotaged};
-use crate::error::{AppendError, LogError, ReadError};
+use crate::error::{AppendError, LogError};
 use crate::format::manifest::Edit;
 use crate::id::{LogId, Offset};
 use crate::log::{Level, Log, Queued, Receipt, Waiting};
@@ -28,11 +28,6 @@ impl<D: Disk> Shard<D> {
                 }
                 Command::Read { log, offset, bytes, past_durable, answer, admitted } => {
                     assert!(!sabotaged!(self.config, PanicOnRead), "a deliberate panic");
-                    if self.logs[log.0].deleted {
-                        let error = ReadError::Deleted { log: self.logs[log.0].id.clone() };
-                        admitted.answer(answer, Err(error));
-                        continue;
-                    }
                     self.start_read(log, offset, bytes, past_durable, (answer, admitted));
                 }
                 Command::UntilDurable { log, receipt, now, answer, admitted } => {
@@ -171,7 +166,7 @@ fn refusal(log: &Log<Admitted>, expected: Option<Offset>, records: u32) -> Optio
     if let Some(latch) = &log.latch {
         return Some(AppendError::Latched { log: id(), latch: latch.clone() });
     }
-    if log.truncating > 0 || log.verb_at_work && log.epoch_is_rising {
+    if log.truncating > 0 || log.epoch_is_rising {
         return Some(AppendError::Truncating { log: id() });
     }
     if let Some(until) = log.fence

@@ -263,9 +263,8 @@ pub(super) fn fenced(closed: &Closed, end_position: Position, report: &mut OpenR
 
 /// Gives up a file that holds nothing. It is removed when the manifest durably says so.
 pub(super) fn release(recovered: &mut Recovered, id: &SegmentId, record: &SegmentRecord) {
-    let (segment, uid, generation) = (id.clone(), record.uid, record.generation);
     let reason = crate::format::manifest::ReleaseReason::Orphan;
-    recovered.edits.push(Edit::Released { segment, uid, generation, reason, hold_until_ms: 0 });
+    recovered.edits.push(Edit::released(id, record.uid, record.generation, reason));
 }
 
 /// The newest batch says where the stamps stand. An older segment may have larger ones: its stamps lay so far ahead of the clock

@@ -6,7 +6,6 @@ use super::prepare::PrepareError;
 use super::shard::{Event, Shard};
 use crate::error::{AppendError, Latch, LogError};
 use crate::format::manifest::Edit;
-use crate::format::segment::SegmentFooter;
 use crate::id::{LogId, Offset, SegmentId, Seq};
 use crate::log::tail_cache::{Kept, bytes_of};
 use crate::log::{Flight, Level, Staged, Successor, Unprepared};
@@ -424,20 +423,8 @@ impl<D: Disk> Shard<D> {
         let Some(closed) = self.logs[number.0].closed.iter().find(|closed| closed.id.seq == segment) else { return };
         let Some(loaded) = closed.loaded.clone().filter(|_| !closed.sealed) else { return };
         let (disk, edits, size) = (self.disk.clone(), self.edits.clone(), closed.size);
-        let footer = SegmentFooter {
-            uid: closed.uid,
-            base: closed.base,
-            end: closed.end,
-            data_end: loaded.data_end,
-            first_store_time_ms: loaded.store_times_ms.0,
-            last_store_time_ms: loaded.store_times_ms.1,
-            client_time_max_ms: loaded.index.client_time_max_ms(),
-            // Sealing stamps true time, even where the clamp holds the stamps of the batches.
-            sealed_at_ms: self.now.wall_ms,
-            index_at: Position(0),
-            index_entries: 0,
-            index_crc: 0,
-        };
+        // Sealing stamps true time, even where the clamp holds the stamps of the batches.
+        let footer = closed.footer(&loaded, self.now.wall_ms);
         let edit = Edit::Sealed {
             segment: closed.id.clone(),
             end: footer.end,

@@ -266,12 +266,9 @@ impl<D: Disk> Cutting<D> {
     async fn give_up(&self, end: Offset, gone: &[(Seq, Uid, Generation)], more: Vec<Edit>) -> Verdict<Offset> {
         let mut group = vec![Edit::Truncated { log: self.log.clone(), end, epoch: self.epoch }];
         group.extend(more);
-        group.extend(gone.iter().map(|(seq, uid, generation)| Edit::Released {
-            segment: crate::id::SegmentId { log: self.log.clone(), seq: *seq },
-            uid: *uid,
-            generation: *generation,
-            reason: ReleaseReason::Expired,
-            hold_until_ms: 0,
+        group.extend(gone.iter().map(|(seq, uid, generation)| {
+            let segment = crate::id::SegmentId { log: self.log.clone(), seq: *seq };
+            Edit::released(&segment, *uid, *generation, ReleaseReason::Expired)
         }));
         self.begun.set(true);
         // Durable first: what is dropped from here on can never be found again by a recovery.
@@ -345,13 +342,7 @@ impl<D: Disk> Cutting<D> {
             ..closed.clone()
         };
         // Given up before it is there: whatever comes between, the file is removed unless the segment stands in it.
-        let made = Edit::Released {
-            segment: next.id.clone(),
-            uid: next.uid,
-            generation: next.generation,
-            reason: ReleaseReason::Orphan,
-            hold_until_ms: 0,
-        };
+        let made = Edit::released(&next.id, next.uid, next.generation, ReleaseReason::Orphan);
         self.edits.submit(vec![made]).await?;
         let footer = self.rewrite(&closed, &loaded.file, loaded.data_end, &next, end).await?;
         let next = Closed { logical_bytes: footer.logical_bytes(), ..next };
@@ -370,13 +361,7 @@ impl<D: Disk> Cutting<D> {
             last_store_time_ms: footer.last_store_time_ms,
             sealed_at_ms: self.sealed_at_ms,
         };
-        let old = Edit::Released {
-            segment: closed.id.clone(),
-            uid: closed.uid,
-            generation: closed.generation,
-            reason: ReleaseReason::Superseded,
-            hold_until_ms: 0,
-        };
+        let old = Edit::released(&closed.id, closed.uid, closed.generation, ReleaseReason::Superseded);
         self.give_up(end, &gone, vec![Edit::Gone { uid: next.uid }, replaced, old]).await?;
         gone.push((closed.id.seq, closed.uid, closed.generation));
         let head = Head::Replaced(Box::new(next));
