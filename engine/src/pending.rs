@@ -10,8 +10,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+mod bell;
 #[cfg(all(test, loom))]
 mod loom_models;
+mod wakes;
+
+use bell::Bells;
+pub(crate) use wakes::Wakes;
 
 /// What is answered when the shard that owed the answer is gone.
 pub trait Unanswered {
@@ -31,7 +36,16 @@ impl<T> Place<T> {
 }
 
 /// Places that are used again, so that an append allocates nothing in steady state.
-pub(crate) struct Places<T>(sync::Arc<ArrayQueue<sync::Arc<Place<T>>>>);
+pub(crate) struct Places<T>(sync::Arc<Kept<T>>);
+
+/// Places that nobody uses, and what threads that wait at one sleep on.
+struct Kept<T> {
+    places: ArrayQueue<sync::Arc<Place<T>>>,
+    bells: Bells,
+}
+
+/// Bells of a shard. Threads of logs that share one are woken for each other's commits.
+const BELLS: usize = if cfg!(loom) { 1 } else { 64 };
 
 impl<T> Clone for Places<T> {
     fn clone(&self) -> Self {
@@ -41,19 +55,20 @@ impl<T> Clone for Places<T> {
 
 impl<T: Unanswered> Places<T> {
     pub(crate) fn new(capacity: usize) -> Places<T> {
-        Places(sync::Arc::new(ArrayQueue::new(capacity)))
+        Places(sync::Arc::new(Kept { places: ArrayQueue::new(capacity), bells: Bells::new(BELLS) }))
     }
 
-    pub(crate) fn pair(&self) -> (Answer<T>, Pending<T>) {
-        let place = self.0.pop().unwrap_or_else(Place::new);
-        (Answer { place: Some(place.clone()) }, Pending { place: Some(place), home: Some(self.clone()) })
+    /// A place. Threads that wait for answers of the same `lane` are woken together.
+    pub(crate) fn pair(&self, lane: usize) -> (Answer<T>, Pending<T>) {
+        let place = self.0.places.pop().unwrap_or_else(Place::new);
+        (Answer { place: Some(place.clone()) }, Pending { place: Some(place), home: Some(self.clone()), lane })
     }
 }
 
 /// An answer and where it will be awaited.
 pub fn pair<T: Unanswered>() -> (Answer<T>, Pending<T>) {
     let place = Place::new();
-    (Answer { place: Some(place.clone()) }, Pending { place: Some(place), home: None })
+    (Answer { place: Some(place.clone()) }, Pending { place: Some(place), home: None, lane: 0 })
 }
 
 /// The side that owes the answer.
@@ -63,28 +78,33 @@ pub struct Answer<T: Unanswered> {
 
 impl<T: Unanswered> Answer<T> {
     /// Gives the answer.
-    pub fn give(mut self, value: T) {
-        self.fill(value);
+    pub fn give(self, value: T) {
+        if let Some(waker) = self.leave(value) {
+            waker.wake();
+        }
     }
 
-    fn fill(&mut self, value: T) {
-        if let Some(place) = self.place.take() {
-            // The place is empty: this side alone fills it, and only once.
-            let _ = place.value.push(value);
-            // Lets go of the place before it wakes anybody, so that whoever is woken can use it again.
-            let waker = place.waker.take();
-            drop(place);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
+    /// Gives the answer, and says who is to be woken for it.
+    #[must_use = "somebody may sleep until it is woken"]
+    pub fn leave(mut self, value: T) -> Option<Waker> {
+        self.fill(value)
+    }
+
+    fn fill(&mut self, value: T) -> Option<Waker> {
+        // Lets go of the place before anybody is woken, so that whoever is woken can use it again.
+        let place = self.place.take()?;
+        // The place is empty: this side alone fills it, and only once.
+        let _ = place.value.push(value);
+        place.waker.take()
     }
 }
 
 impl<T: Unanswered> Drop for Answer<T> {
     fn drop(&mut self) {
-        if self.place.is_some() {
-            self.fill(T::unanswered());
+        if self.place.is_some()
+            && let Some(waker) = self.fill(T::unanswered())
+        {
+            waker.wake();
         }
     }
 }
@@ -96,6 +116,8 @@ pub struct Pending<T> {
     /// Let go of with the answer: others use it from then on.
     place: Option<sync::Arc<Place<T>>>,
     home: Option<Places<T>>,
+    /// Which bell of its home wakes a thread.
+    lane: usize,
 }
 
 impl<T> Pending<T> {
@@ -106,7 +128,7 @@ impl<T> Pending<T> {
         // user, whose callback would then never run.
         let place = self.place.take().and_then(|mut place| sync::Arc::get_mut(&mut place).is_some().then_some(place));
         if let (Some(home), Some(place)) = (self.home.take(), place) {
-            let _ = home.0.push(place);
+            let _ = home.0.places.push(place);
         }
         Some(value)
     }
@@ -120,18 +142,25 @@ impl<T> Pending<T> {
 
     /// Blocks this thread until the answer comes. Not for threads that run an async executor.
     pub fn wait(mut self) -> T {
+        let (home, lane) = (self.home.clone(), self.lane);
         if let Some(value) = self.try_take() {
             return value;
         }
-        PARKER.with(|waker| {
-            loop {
-                self.register(waker);
-                if let Some(value) = self.try_take() {
-                    return value;
+        let mut answered = |waker: &Waker| {
+            self.register(waker);
+            self.try_take()
+        };
+        match home {
+            Some(home) => home.0.bells.sleep_until(lane, answered),
+            None => PARKER.with(|waker| {
+                loop {
+                    if let Some(value) = answered(waker) {
+                        return value;
+                    }
+                    sync::park();
                 }
-                sync::park();
-            }
-        })
+            }),
+        }
     }
 
     /// Calls `f` with the answer: on the shard's thread when it comes, or here when it has come already. `f` must not block; should
@@ -310,26 +339,26 @@ mod tests {
     fn a_place_is_used_again_and_never_shows_an_old_answer() {
         let places = Places::new(4);
         for round in 0..100u32 {
-            let (answer, mut pending) = places.pair();
+            let (answer, mut pending) = places.pair(0);
             assert_eq!(pending.try_take(), None);
             answer.give(round);
             assert_eq!(pending.wait(), round);
         }
-        assert_eq!(places.0.len(), 1);
-        let (answer, pending) = places.pair();
+        assert_eq!(places.0.places.len(), 1);
+        let (answer, pending) = places.pair(0);
         drop(pending);
         answer.give(5u32);
-        let (_answer, mut pending) = places.pair();
+        let (_answer, mut pending) = places.pair(0);
         assert_eq!(pending.try_take(), None, "a place whose answer nobody took is not used again");
     }
 
     #[test]
     fn an_answer_is_taken_once_whoever_uses_its_place_by_then() {
         let places = Places::new(4);
-        let (answer, mut first) = places.pair();
+        let (answer, mut first) = places.pair(0);
         answer.give(1u32);
         assert_eq!(first.try_take(), Some(1));
-        let (answer, mut second) = places.pair();
+        let (answer, mut second) = places.pair(0);
         answer.give(2);
         assert_eq!(first.try_take(), None, "the answer is somebody else's");
         assert_eq!(second.try_take(), Some(2));
@@ -338,15 +367,15 @@ mod tests {
     #[test]
     fn a_place_is_not_used_again_while_its_answering_side_still_holds_it() {
         let places = Places::<u32>::new(4);
-        let (answer, mut pending) = places.pair();
+        let (answer, mut pending) = places.pair(0);
         let held = answer.place.clone();
         answer.give(1);
         assert_eq!(pending.try_take(), Some(1));
-        assert_eq!(places.0.len(), 0, "a late wake of it would take the next user's waker");
+        assert_eq!(places.0.places.len(), 0, "a late wake of it would take the next user's waker");
         drop(held);
-        let (answer, mut pending) = places.pair();
+        let (answer, mut pending) = places.pair(0);
         answer.give(2);
         assert_eq!(pending.try_take(), Some(2));
-        assert_eq!(places.0.len(), 1);
+        assert_eq!(places.0.places.len(), 1);
     }
 }

@@ -16,6 +16,32 @@ mod real {
     pub(crate) use std::sync::{Arc, Mutex};
     pub(crate) use std::thread::{Thread, current, park};
     pub(crate) use std::thread_local;
+
+    use rustix::thread::futex;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A count of rings that any number of threads sleeps on.
+    pub(crate) struct Rings(AtomicU32);
+
+    impl Rings {
+        pub(crate) fn new() -> Rings {
+            Rings(AtomicU32::new(0))
+        }
+
+        pub(crate) fn heard(&self) -> u32 {
+            self.0.load(Ordering::Acquire)
+        }
+
+        /// Sleeps unless it was rung since `heard`; may end early.
+        pub(crate) fn sleep(&self, heard: u32) {
+            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, heard, None);
+        }
+
+        pub(crate) fn ring(&self) {
+            self.0.fetch_add(1, Ordering::Release);
+            let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX as u32);
+        }
+    }
 }
 
 #[cfg(loom)]
@@ -61,6 +87,34 @@ mod modelled {
         pub(crate) fn unpark(&self) {
             *self.0.is_woken.lock().expect("no panic while it is held") = true;
             self.0.changed.notify_one();
+        }
+    }
+
+    /// As the real one, under a lock.
+    pub(crate) struct Rings {
+        count: Mutex<u32>,
+        rung: Condvar,
+    }
+
+    impl Rings {
+        pub(crate) fn new() -> Rings {
+            Rings { count: Mutex::new(0), rung: Condvar::new() }
+        }
+
+        pub(crate) fn heard(&self) -> u32 {
+            *self.count.lock().expect("no panic while it is held")
+        }
+
+        pub(crate) fn sleep(&self, heard: u32) {
+            let mut count = self.count.lock().expect("no panic while it is held");
+            while *count == heard {
+                count = self.rung.wait(count).expect("no panic while it is held");
+            }
+        }
+
+        pub(crate) fn ring(&self) {
+            *self.count.lock().expect("no panic while it is held") += 1;
+            self.rung.notify_all();
         }
     }
 

@@ -88,12 +88,12 @@ fn loom_nobody_misses_an_answer_that_nobody_waits_for() {
 fn loom_a_late_wake_of_one_user_takes_no_waker_of_the_next() {
     loom::model(|| {
         let places = Places::new(1);
-        let (answer, pending) = places.pair();
+        let (answer, pending) = places.pair(0);
         // Still at its wake, perhaps, when the place already has another user.
         let first = thread::spawn(move || answer.give(1_u64));
         assert_eq!(pending.wait(), 1);
 
-        let (answer, pending) = places.pair();
+        let (answer, pending) = places.pair(0);
         let called = Called::new();
         pending.on_ready(called.callback());
         answer.give(2_u64);
@@ -106,10 +106,10 @@ fn loom_a_late_wake_of_one_user_takes_no_waker_of_the_next() {
 fn loom_a_place_whose_answer_nobody_took_shows_it_to_no_one() {
     loom::model(|| {
         let places = Places::new(1);
-        let (answer, pending) = places.pair();
+        let (answer, pending) = places.pair(0);
         let first = thread::spawn(move || answer.give(1_u64));
         drop(pending);
-        let (answer, pending) = places.pair();
+        let (answer, pending) = places.pair(0);
         let second = thread::spawn(move || answer.give(2_u64));
         assert_eq!(pending.wait(), 2);
         for giver in [first, second] {
@@ -125,7 +125,7 @@ fn loom_two_users_at_once_share_no_place() {
         let user = |value: u64| {
             let places = places.clone();
             move || {
-                let (answer, mut pending) = places.pair();
+                let (answer, mut pending) = places.pair(0);
                 assert_eq!(pending.try_take(), None, "an old answer");
                 answer.give(value);
                 assert_eq!(pending.try_take(), Some(value));
@@ -137,5 +137,27 @@ fn loom_two_users_at_once_share_no_place() {
         other.join().expect("the other user");
         // The places that were given back are used again.
         user(3)();
+    });
+}
+
+#[test]
+fn loom_all_who_wait_at_one_bell_are_woken_by_one_ring() {
+    // Three threads: interleavings with more than two preemptions take minutes.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let places = Places::new(2);
+        let (first, early) = places.pair(0);
+        let (second, late) = places.pair(0);
+        let waiter = thread::spawn(move || assert_eq!(early.wait(), 1_u64));
+        let giver = thread::spawn(move || {
+            let mut wakes = Wakes::default();
+            wakes.add(first.leave(1));
+            wakes.add(second.leave(2));
+            wakes.wake();
+        });
+        assert_eq!(late.wait(), 2);
+        waiter.join().expect("the waiter");
+        giver.join().expect("the giver");
     });
 }

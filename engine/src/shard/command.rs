@@ -14,6 +14,7 @@ use crate::sync::{self, ArrayQueue, AtomicBool};
 use event_listener::{Event, EventListener, IntoNotification};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
 use strandline_disk::Doorbell;
 
 /// The number of a log in its shard. Never reused while the store is open.
@@ -219,6 +220,13 @@ impl Admitted {
     pub fn answer<T: Unanswered>(self, answer: Answer<T>, value: T) {
         drop(self);
         answer.give(value);
+    }
+
+    /// The same, but says who is to be woken instead of waking him.
+    #[must_use = "somebody may sleep until it is woken"]
+    pub fn leave<T: Unanswered>(self, answer: Answer<T>, value: T) -> Option<Waker> {
+        drop(self);
+        answer.leave(value)
     }
 }
 

@@ -211,9 +211,10 @@ impl<D: Disk> Shard<D> {
             counters.records.fetch_add(staged.receipt.end.since(staged.receipt.first), Ordering::Relaxed);
             counters.bytes.fetch_add(u64::from(staged.header.payload_bytes), Ordering::Relaxed);
             if let (Some(answer), Some(admitted)) = (staged.answer.take(), staged.admitted.take()) {
-                admitted.answer(answer, Ok(staged.receipt));
+                self.wakes.add(admitted.leave(answer, Ok(staged.receipt)));
             }
         }
+        self.wakes.wake();
     }
 
     /// Answers those who wait for an append that is durable now, or never will be.

@@ -20,7 +20,7 @@ use crate::error::{AppendError, CloseError};
 use crate::id::{Life, LogId, Seq, StoreId};
 use crate::log::{Log, Staged, Successor};
 use crate::manifest::{Edits, Manifest, ManifestCommit, ManifestError};
-use crate::pending::Answer;
+use crate::pending::{Answer, Wakes};
 use crate::segment::active::PreparedFile;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, VecDeque};
@@ -162,6 +162,7 @@ pub struct Shard<D: Disk> {
     /// Empty lists, used again.
     pub(super) spare_lists: Vec<Vec<Staged<Admitted>>>,
     pub(super) answers: Vec<Staged<Admitted>>,
+    pub(super) wakes: Wakes,
     pub(super) writes: Vec<Write>,
     /// Closed segments that were opened for reads, the longest open first.
     pub(super) loaded: VecDeque<(LogNumber, Seq)>,
@@ -234,6 +235,7 @@ impl<D: Disk> Shard<D> {
             tail_budget,
             spare_lists: Vec::new(),
             answers: Vec::new(),
+            wakes: Wakes::default(),
             writes: Vec::new(),
             loaded: VecDeque::new(),
             deaf: false,

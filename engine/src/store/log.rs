@@ -111,7 +111,7 @@ impl Log {
         }
         match self.queue.admit(batch.payload().len()) {
             Ok(admitted) => {
-                let (answer, pending) = self.queue.receipts.pair();
+                let (answer, pending) = self.queue.receipts.pair(self.number.0);
                 self.queue.push(Command::Append { log: self.number, batch, level, expected, answer, admitted });
                 Ok(pending)
             }
@@ -124,7 +124,7 @@ impl Log {
     }
 
     fn refused(&self, error: AppendError) -> Appending {
-        let (answer, pending) = self.queue.receipts.pair();
+        let (answer, pending) = self.queue.receipts.pair(self.number.0);
         answer.give(Err(error));
         pending
     }
