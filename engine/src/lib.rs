@@ -15,6 +15,7 @@ mod log;
 #[doc(hidden)]
 pub mod manifest;
 pub mod pending;
+pub mod policy;
 #[doc(hidden)]
 pub mod segment;
 #[doc(hidden)]

@@ -1,9 +1,9 @@
 //! The source itself: who imports whom, and the habits that a reader relies on.
 //!
 //! Floors, importing downward only:
-//! `store > shard > log, manifest > segment > batch, config, error > format > id, layout, pending, sync > the disk crate`.
+//! `store > shard > log, manifest > segment > batch, config, error > format > id, layout, pending, policy, sync > the disk crate`.
 //! Batches, the configuration's checks and errors speak of the format (lengths, checksums, positions), so they stand above it;
-//! ids, names and the place of an answer know nothing of it and stand below. Within a floor modules import each other without a
+//! ids, names, policies and the place of an answer know nothing of it and stand below. Within a floor modules import each other without a
 //! circle. In the disk crate `uring` and `sim` stand side by side on everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The floors of the engine, lowest first.
 const ENGINE: [&[&str]; 7] = [
-    &["id", "layout", "pending", "sync"],
+    &["id", "layout", "pending", "policy", "sync"],
     &["format"],
     &["batch", "config", "error", "host"],
     &["segment"],

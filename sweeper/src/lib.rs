@@ -1,0 +1,4 @@
+//! The sweeper: which segments and directories go, and when.
+#![forbid(unsafe_code)]
+
+pub mod decide;
