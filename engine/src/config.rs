@@ -120,6 +120,9 @@ pub struct Config {
     pub segment_max_age: Option<Duration>,
     /// How long a log rests before a mark tells recovery that all of it was durable. Default 100 ms.
     pub idle_mark_after: Duration,
+    /// Most bytes of files that belong to no segment and wait to become one, 0 is none. A file that is given up goes there when there is
+    /// room: appends then need no allocation and no filling. Default 1 GiB.
+    pub spare_bytes_max: u64,
     /// Most bytes of files that a pin holds back from being removed. Default 16 GiB.
     pub pin_bytes_max: u64,
     /// How long a log rests before the manifest knows it as clean: opening the store then looks at none of its files, and the first
@@ -155,6 +158,8 @@ pub enum Sabotage {
     CutBeforeEdit,
     /// A log that rests is written before the manifest durably knows that it is dirty.
     WriteBeforeDirty,
+    /// The bytes of a segment go before the manifest durably knows that it was given up.
+    ReleaseBeforeEdit,
     /// The shard's thread panics when it takes a read.
     PanicOnRead,
     /// The shard's thread panics while it opens the store.
@@ -245,6 +250,7 @@ impl Config {
             tail_cache_bytes: 32 << 20,
             segment_max_age: Some(Duration::from_secs(7 * 24 * 3600)),
             idle_mark_after: Duration::from_millis(100),
+            spare_bytes_max: 1 << 30,
             pin_bytes_max: 16 << 30,
             idle_clean_after: Duration::from_secs(60),
             lock_wait: Duration::from_secs(30),
@@ -279,6 +285,7 @@ impl Config {
         in_range("flush_bytes", u64::from(self.flush_bytes), block, 64 << 20)?;
         in_range("spin (us)", self.spin.as_micros() as u64, 0, 10_000)?;
         in_range("tail_cache_bytes", self.tail_cache_bytes as u64, 0, 1 << 36)?;
+        in_range("spare_bytes_max", self.spare_bytes_max, 0, 1 << 50)?;
         if let Some(age) = self.segment_max_age {
             in_range(
                 "segment_max_age (ms)",

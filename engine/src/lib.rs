@@ -16,6 +16,7 @@ mod log;
 pub mod manifest;
 pub mod pending;
 pub mod policy;
+mod removal;
 #[doc(hidden)]
 pub mod segment;
 #[doc(hidden)]

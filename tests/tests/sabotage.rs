@@ -161,6 +161,19 @@ fn a_truncation_that_is_answered_before_its_edit_is_noticed() {
     );
 }
 
+/// Appends so slowly that each successor is written whole before it is needed: only such files are used again.
+fn slow_fill() -> Vec<Step> {
+    let append = Step::Append { log: 0, batches: 2, records: 2, bytes: 5_500 };
+    std::iter::repeat_n([append, Step::Idle], 12).flatten().collect()
+}
+
+#[test]
+fn bytes_that_go_before_the_manifest_knows_that_they_were_given_up_are_noticed() {
+    let mut script = slow_fill();
+    script.extend([Step::Verb { log: 0, ask: Ask::Trim(At::Back(4)) }, Step::Answer, Step::Idle]);
+    is_caught_by_a_crash_at_some_turn(Sabotage::ReleaseBeforeEdit, &script);
+}
+
 #[test]
 fn a_write_before_the_manifest_knows_that_its_log_is_dirty_is_noticed() {
     let append = Step::Append { log: 0, batches: 2, records: 2, bytes: 900 };

@@ -65,6 +65,12 @@ impl File {
         self.length
     }
 
+    /// How many clones of this handle there are, those in operations in flight included.
+    #[must_use]
+    pub fn holders(&self) -> usize {
+        Rc::strong_count(&self.held)
+    }
+
     /// True when it was opened for direct I/O.
     #[must_use]
     pub fn is_direct(&self) -> bool {

@@ -164,11 +164,20 @@ pub async fn create_directory<D: Disk>(disk: &D, directory: &Directory, name: &N
 
 /// Renames within `directory`, replacing a file that has the new name.
 pub async fn rename<D: Disk>(disk: &D, directory: &Directory, from: &Name, to: &Name) -> Result<(), DiskError> {
+    rename_to(disk, (directory, from), (directory, to)).await
+}
+
+/// Renames from one directory to another. An empty directory that has the new name is replaced.
+pub async fn rename_to<D: Disk>(
+    disk: &D,
+    (from, from_name): (&Directory, &Name),
+    (to, to_name): (&Directory, &Name),
+) -> Result<(), DiskError> {
     let make = || Operation::Rename {
-        from: directory.clone(),
-        from_name: from.clone(),
-        to: directory.clone(),
-        to_name: to.clone(),
+        from: from.clone(),
+        from_name: from_name.clone(),
+        to: to.clone(),
+        to_name: to_name.clone(),
     };
     steady(disk, make).await.map(drop)
 }

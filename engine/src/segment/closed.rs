@@ -22,6 +22,8 @@ pub struct Closed {
     pub size: u64,
     /// The most that may have been in flight past its durable end, in bytes.
     pub look_ahead: u64,
+    /// Whether its blocks were written whole and synced before it was used.
+    pub anchored: bool,
     /// Its first offset.
     pub base: Offset,
     /// One past its last offset.

@@ -1,12 +1,14 @@
 //! Giving up: the start of a log is raised, its oldest segments go, or all of it does. The manifest durably knows before any byte goes.
 
 use super::command::LogNumber;
+use super::leave::Leaving;
 use super::shard::Shard;
 use super::verb::Verdict;
 use super::verbs::Finish;
+use crate::config::sabotaged;
 use crate::error::{AppendError, VerbError};
 use crate::format::manifest::{Edit, ReleaseReason};
-use crate::id::{Generation, Offset, SegmentId, Seq, Uid};
+use crate::id::{Offset, SegmentId, Seq};
 use crate::log::Successor;
 use crate::manifest::ManifestError;
 use crate::pending::Answer;
@@ -51,24 +53,28 @@ impl<D: Disk> Shard<D> {
         }
         let pinned = log.shared.pins.lowest();
         let goes = |closed: &&crate::segment::closed::Closed| {
-            closed.sealed && closed.end <= log.start && pinned.is_none_or(|pinned| closed.end <= pinned)
+            // One that is being shrunk is written still: its file must not be used again meanwhile.
+            let shrinks = self.shrinking == Some((number, closed.id.seq));
+            closed.sealed && !shrinks && closed.end <= log.start && pinned.is_none_or(|pinned| closed.end <= pinned)
         };
-        let gone: Vec<(Seq, Uid, Generation)> =
-            log.closed.iter().take_while(goes).map(|closed| (closed.id.seq, closed.uid, closed.generation)).collect();
+        let gone: Vec<Leaving> = log.closed.iter().take_while(goes).map(Leaving::from).collect();
         if gone.is_empty() {
             return;
         }
         let id = log.id.clone();
-        let edits = gone.iter().map(|(seq, uid, generation)| {
+        let edits = gone.iter().map(|Leaving { seq, uid, generation, .. }| {
             Edit::released(&SegmentId { log: id.clone(), seq: *seq }, *uid, *generation, ReleaseReason::Expired)
         });
         let durable = self.edits.submit(edits.collect());
+        if sabotaged!(self.config, ReleaseBeforeEdit) {
+            self.remove_files(number, gone.clone());
+        }
         self.work(number, async move {
             let result = durable.await;
             Box::new(move |shard: &mut Shard<D>| match result {
                 Ok(()) => {
                     let log = &mut shard.logs[number.0];
-                    log.closed.retain(|closed| !gone.iter().any(|(seq, ..)| *seq == closed.id.seq));
+                    log.closed.retain(|closed| !gone.iter().any(|gone| gone.seq == closed.id.seq));
                     shard.remove_files(number, gone);
                 }
                 // They stay where they are; the next trim tries again.
@@ -132,14 +138,13 @@ impl<D: Disk> Shard<D> {
         let log = &mut self.logs[number.0];
         log.deleted = true;
         log.shared.close();
-        let mut gone: Vec<(Seq, Uid, Generation)> =
-            log.closed.drain(..).map(|closed| (closed.id.seq, closed.uid, closed.generation)).collect();
-        gone.extend(log.active.take().map(|active| (active.id.seq, active.uid, active.generation)));
+        let mut gone: Vec<Leaving> = log.closed.drain(..).map(|closed| Leaving::from(&closed)).collect();
+        gone.extend(log.active.take().map(|active| Leaving::from(&active)));
         if let Successor::Ready(prepared) = std::mem::replace(&mut log.successor, Successor::None) {
-            gone.push((prepared.id.seq, prepared.uid, prepared.generation));
+            gone.push(Leaving::from(&prepared));
         }
         let ahead = log.dormant.take().and_then(|dormant| dormant.successor);
-        gone.extend(ahead.map(|file| (file.id.seq, file.uid, file.generation)));
+        gone.extend(ahead.map(|file| Leaving::from(&file)));
         let id = log.id.clone();
         let (bytes, commits) = log.shared.tail.clear();
         self.tail_budget.forget(number, bytes, commits);

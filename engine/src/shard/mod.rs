@@ -8,6 +8,7 @@ mod commit;
 mod flush;
 mod give_up;
 mod inspect;
+mod leave;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod open;
@@ -15,7 +16,6 @@ mod prepare;
 mod read;
 mod receive;
 mod recover;
-pub mod release;
 mod report;
 mod rest;
 mod roll;

@@ -3,17 +3,19 @@
 
 use super::command::{LogNumber, Queue};
 use super::recover::{Recovered, Recovery};
-use super::release;
 use super::report::OpenReport;
-use super::shard::{Event, Shard};
-use super::siblings::{Siblings, UntilGone};
+use super::shard::Shard;
+use super::siblings::Siblings;
 use crate::config::{CheckedConfig, sabotaged};
 use crate::error::OpenError;
 use crate::format::manifest::Edit;
-use crate::id::{Life, LogId, SegmentId, StoreId, Uid};
+use crate::id::{Life, LogId, SegmentId, StoreId};
 use crate::layout;
-use crate::manifest::state::{LogRecord, ReleasedRecord};
+use crate::manifest::state::LogRecord;
 use crate::manifest::{self, Edits, Manifest, ManifestError};
+use crate::removal::recycle;
+use crate::removal::release::{self, Given};
+use crate::removal::spares::Spares;
 use futures_util::stream::{self, StreamExt};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -38,7 +40,9 @@ pub struct Opened<D> {
     /// Its logs, in the order of their ids.
     pub logs: Vec<(LogId, LogRecord)>,
     /// Files that were given up and whose bytes may go now.
-    pub released: Vec<(Uid, ReleasedRecord)>,
+    pub released: Vec<Given>,
+    /// What all shards share.
+    pub siblings: Arc<Siblings>,
     /// What was found so far.
     pub report: OpenReport,
 }
@@ -69,8 +73,7 @@ pub async fn open<D: Disk>(
     config: CheckedConfig,
     queue: Arc<Queue>,
 ) -> Result<(Shard<D>, OpenReport), OpenError> {
-    let Opened { manifest, store, life, logs, released, mut report } = open_manifest(&disk, &config).await?;
-    let siblings = Arc::default();
+    let Opened { manifest, store, life, logs, released, siblings, mut report } = open_manifest(&disk, &config).await?;
     let share = Share { store, life, edits: manifest.edits(), manifest: Some(manifest), siblings, logs };
     let (mut shard, part) = open_logs(disk, config, queue, share).await?;
     shard.remove(released);
@@ -92,7 +95,10 @@ pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<
     let loaded = manifest::load::load(disk, &directory, store).await?;
     let mut manifest = loaded.manifest;
     let life = Life(manifest.state().life.0 + 1);
-    let strays = strays(disk, &manifest)?;
+    let mut strays = strays(disk, &manifest)?;
+    let (spares, foreign) = recycle::find(disk, store).await?;
+    strays.extend(foreign);
+    let siblings = Arc::new(Siblings::new(Spares::new(config.spare_bytes_max, spares)));
 
     // Durable before anything is written: two lives never write batches with the same number.
     let durable = manifest.edits().submit(vec![Edit::Opened { life }]);
@@ -101,7 +107,7 @@ pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<
     let logs = manifest.state().logs.iter().map(|(id, record)| (id.clone(), record.clone())).collect();
     let took = took(disk, started_ns);
     let report = OpenReport { warnings: loaded.damage, strays, took, ..OpenReport::default() };
-    Ok(Opened { manifest, store, life, logs, released, report })
+    Ok(Opened { manifest, store, life, logs, released, siblings, report })
 }
 
 /// Recovers the logs of one shard.
@@ -119,8 +125,7 @@ pub async fn open_logs<D: Disk>(
     if let Some(manifest) = &manifest {
         // Before any shard makes a file: nobody takes a name that somebody is about to remove.
         let released = &manifest.state().released;
-        let released: Vec<_> = released.iter().map(|(uid, record)| (*uid, record.clone())).collect();
-        siblings.going.note(&released);
+        siblings.going.note(released.iter().map(|(uid, record)| (*uid, record)));
     }
     let recovery = Recovery { disk: &disk, config: &config, life, store };
     // What other shards hand in meanwhile is written by the one that keeps the manifest.
@@ -202,23 +207,6 @@ fn refused(error: ManifestError) -> OpenError {
         ManifestError::Disk(source) | ManifestError::Latched(source) => OpenError::Disk(source),
         ManifestError::Full { needed, room } => OpenError::ManifestFull { needed, room },
         ManifestError::Gone => OpenError::ShardGone(error.to_string()),
-    }
-}
-
-impl<D: Disk> Shard<D> {
-    /// Removes released files in the background.
-    pub fn remove(&mut self, released: Vec<(Uid, ReleasedRecord)>) {
-        if released.is_empty() {
-            return;
-        }
-        let (disk, edits) = (self.disk.clone(), self.edits.clone());
-        self.siblings.going.note(&released);
-        let until_gone = UntilGone { siblings: self.siblings.clone(), released: released.clone() };
-        self.spawn(async move {
-            let result = release::remove_all(&disk, &edits, released).await;
-            drop(until_gone);
-            Event::Removed(result)
-        });
     }
 }
 

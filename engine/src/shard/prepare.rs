@@ -15,6 +15,7 @@ use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
 use crate::log::{Making, Successor};
 use crate::manifest::{Edits, ManifestError};
+use crate::removal::reuse;
 use crate::segment::active::PreparedFile;
 use crate::segment::survey;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -121,54 +122,61 @@ struct Plan<D> {
 
 impl<D: Disk> Plan<D> {
     async fn make(&self, mut segment: SegmentId, edits: Edits) -> Result<PreparedFile, PrepareError> {
-        let directory = loop {
-            let directory = match self.siblings.going.newest(&segment) {
-                None => self.make_directory(&segment).await?,
-                Some(_) => None, // Of a log of this name that was deleted: its directory is on its way out.
-            };
-            match directory {
-                Some(directory) => break directory,
-                None => segment.seq = segment.seq.next().ok_or(PrepareError::Exhausted)?,
+        let (header, file, written) = loop {
+            // A name of a log that was deleted may be on its way out.
+            if self.siblings.going.newest(&segment).is_none()
+                && let Some(made) = self.make_file(&segment).await?
+            {
+                break made;
             }
+            segment.seq = segment.seq.next().ok_or(PrepareError::Exhausted)?;
         };
-        // The host knows of a segment before there is anything of it: what it does not know is an orphan.
-        if let Some(host) = &self.config.host {
-            let (answer, answered) = crate::pending::pair();
-            host.0.register(&segment, answer);
-            answered.await.map_err(PrepareError::Host)?;
-        }
-        let (uid, generation) = (Uid(self.disk.random()), Generation(0));
-        let name = layout::data_file_name(generation);
-        let file = transfer::open(&self.disk, &directory, &name, OpenFile::New, Access::Auto).await?;
-        let size = self.size;
-        if self.config.preallocate != Preallocate::Off {
-            transfer::allocate(&self.disk, &file, size).await?;
-        }
-        let look_ahead = self.config.look_ahead();
-        let header = SegmentHeader {
-            uid,
-            store: self.store,
-            state: SegmentState::Prepared,
-            segment: segment.clone(),
-            generation,
-            base: Offset(0),
-            opened_at_ms: 0,
-            epoch: self.epoch,
-            size,
-            look_ahead,
-        };
-        let written = self.fill(&file, &header).await?;
-        // Without this sync the length, the extents and the header could be lost under a record that was acknowledged.
-        transfer::sync(&self.disk, &file).await?;
-        // Without these two the file, or its directory, could be gone after a power cut.
-        transfer::sync_directory(&self.disk, &directory).await?;
-        transfer::sync_directory(&self.disk, &self.disk.root()).await?;
+        let SegmentHeader { uid, generation, size, look_ahead, .. } = header;
         let edit = Edit::Prepared { segment: segment.clone(), uid, generation, size, look_ahead, written };
         let durable = edits.submit(vec![edit]);
         if !sabotaged!(self.config, RecordBeforeEdit) {
             durable.await.map_err(PrepareError::Manifest)?;
         }
         Ok(PreparedFile { id: segment, uid, generation, size, look_ahead, anchored: written, file })
+    }
+
+    /// Takes a spare file for the segment, or makes one: durably there, with its header block, and whether all of it was written. `None`
+    /// when the segment's number cannot be used.
+    async fn make_file(&self, segment: &SegmentId) -> Result<Option<(SegmentHeader, File, bool)>, PrepareError> {
+        let header = SegmentHeader {
+            uid: Uid(self.disk.random()),
+            store: self.store,
+            state: SegmentState::Prepared,
+            segment: segment.clone(),
+            generation: Generation(0),
+            base: Offset(0),
+            opened_at_ms: 0,
+            epoch: self.epoch,
+            size: self.size,
+            look_ahead: self.config.look_ahead(),
+        };
+        // The host knows of a segment before there is anything of it: what it does not know is an orphan.
+        if let Some(host) = &self.config.host {
+            let (answer, answered) = crate::pending::pair();
+            host.0.register(segment, answer);
+            answered.await.map_err(PrepareError::Host)?;
+        }
+        if let Some(file) = reuse::reuse(&self.disk, &self.siblings.spares, &header).await? {
+            return Ok(Some((header, file, true)));
+        }
+        let Some(directory) = self.make_directory(segment).await? else { return Ok(None) };
+        let name = layout::data_file_name(header.generation);
+        let file = transfer::open(&self.disk, &directory, &name, OpenFile::New, Access::Auto).await?;
+        if self.config.preallocate != Preallocate::Off {
+            transfer::allocate(&self.disk, &file, self.size).await?;
+        }
+        let written = self.fill(&file, &header).await?;
+        // Without this sync the length, the extents and the header could be lost under a record that was acknowledged.
+        transfer::sync(&self.disk, &file).await?;
+        // Without these two the file, or its directory, could be gone after a power cut.
+        transfer::sync_directory(&self.disk, &directory).await?;
+        transfer::sync_directory(&self.disk, &self.disk.root()).await?;
+        Ok(Some((header, file, written)))
     }
 
     /// Makes the segment's directory. `None` when a directory of this name holds a live segment that the manifest does not

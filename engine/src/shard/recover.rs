@@ -238,6 +238,7 @@ fn closed(id: &SegmentId, record: &SegmentRecord, opening: Opening) -> Closed {
         generation: record.generation,
         size: record.size,
         look_ahead: record.look_ahead,
+        anchored: record.written,
         base: opening.base,
         end: opening.base,
         opened_at_ms: opening.opened_at_ms,

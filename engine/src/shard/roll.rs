@@ -182,6 +182,7 @@ fn close(full: Active, end: Offset) -> Closed {
         generation: full.generation,
         size,
         look_ahead: full.look_ahead,
+        anchored: full.anchored,
         base: full.base,
         end,
         opened_at_ms: full.opened_at_ms,

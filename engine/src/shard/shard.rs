@@ -152,9 +152,9 @@ pub struct Shard<D: Disk> {
     pub(super) seen_failures: u64,
     /// Verbs that wait for their turn.
     pub(super) verbs: Verbs,
-    /// Segments that were sealed far from full, and the sizes that would do; and whether one is being shrunk.
+    /// Segments that were sealed far from full, and the sizes that would do; and the one that is being shrunk.
     pub(super) to_shrink: VecDeque<(LogNumber, Seq, u64)>,
-    pub(super) shrinking: bool,
+    pub(super) shrinking: Option<(LogNumber, Seq)>,
     /// Who waits for a segment to be sealed.
     pub(super) sealings: BTreeMap<(LogNumber, Seq), Vec<Sealing>>,
     /// What the tail caches take.
@@ -230,7 +230,7 @@ impl<D: Disk> Shard<D> {
             seen_failures: 0,
             verbs: Verbs::new(),
             to_shrink: VecDeque::new(),
-            shrinking: false,
+            shrinking: None,
             sealings: BTreeMap::new(),
             tail_budget,
             spare_lists: Vec::new(),

@@ -28,7 +28,7 @@ impl<D: Disk> Shard<D> {
 
     /// Shrinks the next segment, unless one is being shrunk, or its log is changed by a verb just now.
     pub(super) fn shrink_next(&mut self) {
-        if self.shrinking || self.closing.is_some() {
+        if self.shrinking.is_some() || self.closing.is_some() {
             return;
         }
         let Some((number, seq, size)) = self.to_shrink.pop_front() else { return };
@@ -36,7 +36,7 @@ impl<D: Disk> Shard<D> {
         let free = !log.verb_at_work && !log.deleted && log.latch.is_none();
         let found = log.closed.iter().find(|closed| closed.id.seq == seq && closed.sealed).filter(|_| free).cloned();
         let Some(closed) = found else { return self.shrink_next() };
-        self.shrinking = true;
+        self.shrinking = Some((number, seq));
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
         self.spawn_background(number, async move {
             let shrunk = async {
@@ -71,10 +71,17 @@ impl<D: Disk> Shard<D> {
             Err(error) => {
                 tracing::warn!(log = %self.logs[number.0].id, %error, "a segment was not shrunk");
                 self.latch_what_the_manifest_took_along(&error);
-                self.shrinking = false;
-                self.shrink_next();
+                self.end_shrinking();
             }
         }
+    }
+
+    /// The next one may be shrunk, and the one that was may go.
+    fn end_shrinking(&mut self) {
+        if let Some((number, _)) = self.shrinking.take() {
+            self.release_below_the_start(number);
+        }
+        self.shrink_next();
     }
 
     /// A file was cut, as far as that went.
@@ -82,7 +89,6 @@ impl<D: Disk> Shard<D> {
         if let Err(error) = result {
             tracing::warn!(%error, "what a shrunk segment does not use stays with it");
         }
-        self.shrinking = false;
-        self.shrink_next();
+        self.end_shrinking();
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::id::{Generation, SegmentId, Uid};
 use crate::manifest::state::ReleasedRecord;
+use crate::removal::release::Given;
+use crate::removal::spares::Spares;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +16,8 @@ pub struct Siblings {
     pub(super) failures: Failures,
     /// Files on their way out.
     pub(super) going: Going,
+    /// Files for new segments.
+    pub(super) spares: Spares,
     logs: AtomicUsize,
 }
 
@@ -23,20 +27,20 @@ pub struct Going(Mutex<BTreeMap<SegmentId, Vec<(Uid, Generation)>>>);
 
 impl Going {
     /// These are removed from now on.
-    pub(super) fn note(&self, released: &[(Uid, ReleasedRecord)]) {
+    pub(super) fn note<'a>(&self, released: impl Iterator<Item = (Uid, &'a ReleasedRecord)>) {
         let mut going = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (uid, ReleasedRecord { segment, generation, .. }) in released {
             let files = going.entry(segment.clone()).or_default();
-            if !files.contains(&(*uid, *generation)) {
-                files.push((*uid, *generation));
+            if !files.contains(&(uid, *generation)) {
+                files.push((uid, *generation));
             }
         }
     }
 
     /// Nobody removes these any more.
-    fn forget(&self, released: &[(Uid, ReleasedRecord)]) {
+    fn forget(&self, released: &[Given]) {
         let mut going = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (uid, ReleasedRecord { segment, .. }) in released {
+        for Given { uid, record: ReleasedRecord { segment, .. }, .. } in released {
             let Some(files) = going.get_mut(segment) else { continue };
             files.retain(|(going, _)| going != uid);
             if files.is_empty() {
@@ -55,7 +59,7 @@ impl Going {
 /// Ends with the removal, also when that is dropped on the way.
 pub(super) struct UntilGone {
     pub(super) siblings: Arc<Siblings>,
-    pub(super) released: Vec<(Uid, ReleasedRecord)>,
+    pub(super) released: Vec<Given>,
 }
 
 impl Drop for UntilGone {
@@ -65,6 +69,12 @@ impl Drop for UntilGone {
 }
 
 impl Siblings {
+    /// With these files for new segments.
+    #[must_use]
+    pub fn new(spares: Spares) -> Siblings {
+        Siblings { spares, ..Siblings::default() }
+    }
+
     /// Takes room for one more log; false when there are as many as there may be.
     pub(super) fn take_log(&self, limit: usize) -> bool {
         let taken =

@@ -2,6 +2,7 @@
 //! or answered, so that what was dropped can never come back, whatever happens after.
 
 use super::command::LogNumber;
+use super::leave::Leaving;
 use super::shard::Shard;
 use super::siblings::Siblings;
 use super::verb::{Sealed, Truncated, Verdict};
@@ -13,7 +14,6 @@ use crate::format::segment::{SegmentFooter, SegmentHeader, SegmentState};
 use crate::id::{Cut, Epoch, Generation, Life, Offset, Seq, StoreId, Uid};
 use crate::layout;
 use crate::manifest::Edits;
-use crate::manifest::state::ReleasedRecord;
 use crate::pending::Answer;
 use crate::segment::active::{Active, Found, PreparedFile};
 use crate::segment::closed::Closed;
@@ -194,7 +194,7 @@ impl<D: Disk> Shard<D> {
         self.tail_budget.forget(number, bytes, commits);
         self.ahead.forget(number);
         self.answer_waiting(number);
-        self.remove_files(number, gone);
+        self.remove_files(number, gone.into_iter().map(Leaving::from));
         self.let_rest(number);
         Truncated { end, dropped: before.since(end), epoch }
     }
@@ -209,16 +209,6 @@ impl<D: Disk> Shard<D> {
         };
         tracing::error!(log = %self.logs[number.0].id, %source, "a truncation failed half way");
         self.latch_now(number, &source);
-    }
-
-    /// Gives the bytes of files that the manifest has given up back to the file system, in the background.
-    pub(super) fn remove_files(&mut self, number: LogNumber, gone: Vec<(Seq, Uid, Generation)>) {
-        let log = self.logs[number.0].id.clone();
-        let released = gone.into_iter().map(|(seq, uid, generation)| {
-            let segment = crate::id::SegmentId { log: log.clone(), seq };
-            (uid, ReleasedRecord { segment, generation, reason: ReleaseReason::Expired, hold_until_ms: 0 })
-        });
-        self.remove(released.collect());
     }
 }
 
@@ -339,6 +329,7 @@ impl<D: Disk> Cutting<D> {
             end,
             loaded: None,
             sealed_at_ms: self.sealed_at_ms,
+            anchored: false,
             ..closed.clone()
         };
         // Given up before it is there: whatever comes between, the file is removed unless the segment stands in it.

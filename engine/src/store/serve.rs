@@ -147,8 +147,8 @@ fn serve_manifest(start: &Start, others: Vec<mpsc::SyncSender<Handed>>, tell: &T
         Ok(Err(error)) => return drop(tell.send(Err(error))),
         Err(error) => return drop(tell.send(Err(OpenError::Disk(error)))),
     };
-    let Opened { manifest, store, life, logs, released, report } = opened;
-    let (edits, siblings) = (manifest.edits(), Arc::<Siblings>::default());
+    let Opened { manifest, store, life, logs, released, siblings, report } = opened;
+    let edits = manifest.edits();
     let mut shares: Vec<Vec<_>> = (0..config.shards).map(|_| Vec::new()).collect();
     for log in logs {
         shares[shard_of(&log.0, config.shards)].push(log);

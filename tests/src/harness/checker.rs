@@ -7,8 +7,9 @@ use strandline::batch::StoredBatch;
 use strandline::format::batch::{BatchHeader, PAYLOAD_BYTES_MAX, verify_payload};
 use strandline::format::index::{INDEX_ENTRY_BYTES, Index};
 use strandline::format::scan::find_batches;
-use strandline::format::segment::SegmentFooter;
+use strandline::format::segment::{SegmentFooter, SegmentHeader, SegmentState};
 use strandline::id::Uid;
+use strandline::layout;
 use strandline::manifest::state::Stage;
 use strandline::{Offset, Receipt};
 use strandline_disk::{BLOCK, Position};
@@ -192,7 +193,9 @@ pub fn store_times_never_go_backwards(read: &[StoredBatch]) -> Checked {
 pub fn files_are_explained(disk: &Disk, strays: &[String]) -> Checked {
     const PROMISE: &str = "files on disk are those of the manifest and reported strays";
     for path in disk.paths() {
-        let explained = disk.explains(path) || strays.iter().any(|stray| path.starts_with(&format!("{stray}/")));
+        let explained = disk.explains(path)
+            || is_spare(disk, path)
+            || strays.iter().any(|stray| path.starts_with(&format!("{stray}/")));
         ensure(explained, PROMISE, || format!("nothing explains {path}; strays are {strays:?}"))?;
     }
     for segment in disk.segments() {
@@ -200,6 +203,16 @@ pub fn files_are_explained(disk: &Disk, strays: &[String]) -> Checked {
         ensure(there, PROMISE, || format!("the manifest names {} and it is not there", segment.path))?;
     }
     Ok(())
+}
+
+/// Whether a file stands in the pool and says so itself.
+fn is_spare(disk: &Disk, path: &str) -> bool {
+    let uid = path.strip_prefix("spare/").and_then(|rest| rest.strip_suffix("/data.0"));
+    let block = disk.bytes(path).and_then(|bytes| bytes.get(..BLOCK));
+    let header = block.and_then(|block| SegmentHeader::decode(block).ok());
+    uid.and_then(layout::uid_of_directory)
+        .zip(header)
+        .is_some_and(|(uid, header)| header.state == SegmentState::Spare && header.uid == uid)
 }
 
 /// What was given up is removed in the end: nothing waits for that any more, and no sealed segment lies before the start of its log.

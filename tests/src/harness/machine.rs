@@ -371,10 +371,13 @@ impl Machine {
     /// When something is never answered, or the background work never ends.
     pub fn idle(&mut self) -> Checked {
         self.answer_all()?;
-        let mut quiet = 0;
+        let (mut quiet, mut started) = (0, self.world.operations());
         for _ in 0..TURNS_MAX {
             self.turn()?;
-            quiet = if self.running().in_flight() == 0 { quiet + 1 } else { 0 };
+            // What is done one operation after the other may have none in flight between two turns.
+            let goes_on = self.running().in_flight() > 0 || self.world.operations() > started;
+            started = self.world.operations();
+            quiet = if goes_on { 0 } else { quiet + 1 };
             if quiet > 8 {
                 return Ok(());
             }

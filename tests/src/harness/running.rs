@@ -15,7 +15,7 @@ use strandline::shard::command::{
     AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue, Refused,
 };
 use strandline::shard::verb::{Verb, Verdict};
-use strandline::shard::{self, Opened, Shard, Share, Siblings, Turned};
+use strandline::shard::{self, Opened, Shard, Share, Turned};
 use strandline::{
     CloseError, Level, LogId, LogInfo, Offset, OpenError, OpenReport, Receipt, Sealed, Truncated, Verified,
 };
@@ -254,8 +254,8 @@ pub fn open(
 
 /// Hands every shard its share, as the threads of a store do.
 fn spread(opened: Opened<SimDisk>, disks: &[SimDisk], queues: &[Arc<Queue>], config: &CheckedConfig) -> Vec<Part> {
-    let Opened { manifest, store, life, logs, .. } = opened;
-    let (edits, siblings) = (manifest.edits(), Arc::<Siblings>::default());
+    let Opened { manifest, store, life, logs, siblings, .. } = opened;
+    let edits = manifest.edits();
     let mut shares: Vec<Vec<_>> = (0..disks.len()).map(|_| Vec::new()).collect();
     for log in logs {
         shares[shard_of(&log.0, disks.len())].push(log);

@@ -3,8 +3,11 @@
 //! The edit that gives a file up is durable before any of its bytes go. A file is removed only when it says itself whose it is: by its
 //! header block, or by a batch, whose checksum covers the uid. Whatever else is found is left alone and reported.
 
+use super::recycle::{self, Place};
+use super::spares::{Spare, Spares};
 use crate::format::manifest::{Edit, ReleaseReason};
-use crate::id::{Generation, Uid};
+use crate::format::segment::{SegmentHeader, SegmentState};
+use crate::id::{Generation, StoreId, Uid};
 use crate::layout;
 use crate::manifest::state::{ReleasedRecord, State};
 use crate::manifest::{Edits, ManifestError};
@@ -19,17 +22,40 @@ const EVIDENCE_BYTES: u64 = 1 << 20;
 pub enum Removal {
     /// Nothing of it is left, durably.
     Gone,
+    /// Its file is a spare one now, durably.
+    Spared(Spare),
     /// It was left alone, for this reason.
     Kept(String),
 }
 
+/// A file that was given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The file.
+    pub uid: Uid,
+    /// What the manifest says of it.
+    pub record: ReleasedRecord,
+    /// Its size in bytes, where all of its blocks are known to have been written and synced.
+    pub written: Option<u64>,
+}
+
+/// What the removal of a store's files needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Removing<'a> {
+    /// Which store it is.
+    pub store: StoreId,
+    /// Where files go that can be used again.
+    pub spares: &'a Spares,
+}
+
 /// The released files whose bytes may go now: no hold is on them, and no segment stands in them.
 #[must_use]
-pub fn due(state: &State, wall_ms: u64) -> Vec<(Uid, ReleasedRecord)> {
+pub fn due(state: &State, wall_ms: u64) -> Vec<Given> {
     let is_listed =
         |uid: Uid| state.logs.values().flat_map(|log| log.segments.values()).any(|record| record.uid == uid);
     let due = state.released.iter().filter(|(_, released)| released.hold_until_ms <= wall_ms);
-    due.filter(|(uid, _)| !is_listed(**uid)).map(|(uid, released)| (*uid, released.clone())).collect()
+    let due = due.filter(|(uid, _)| !is_listed(**uid));
+    due.map(|(uid, record)| Given { uid: *uid, record: record.clone(), written: None }).collect()
 }
 
 /// Removes released files one after the other, and tells the manifest of each that is gone. What cannot be removed is reported and
@@ -40,11 +66,17 @@ pub fn due(state: &State, wall_ms: u64) -> Vec<(Uid, ReleasedRecord)> {
 pub async fn remove_all<D: Disk>(
     disk: &D,
     edits: &Edits,
-    released: Vec<(Uid, ReleasedRecord)>,
+    removing: Removing<'_>,
+    released: Vec<Given>,
 ) -> Result<(), ManifestError> {
-    for (uid, record) in released {
-        match remove_released(disk, uid, &record).await {
-            Ok(Removal::Gone) => edits.submit(vec![Edit::Gone { uid }]).await?,
+    for given in released {
+        let Given { uid, record, .. } = &given;
+        match remove_released(disk, removing, &given).await {
+            Ok(Removal::Gone) => edits.submit(vec![Edit::Gone { uid: *uid }]).await?,
+            Ok(Removal::Spared(spare)) => {
+                edits.submit(vec![Edit::Gone { uid: *uid }]).await?;
+                removing.spares.put(spare);
+            }
             Ok(Removal::Kept(reason)) => {
                 tracing::warn!(segment = %record.segment, generation = %record.generation, reason, "a released file was left alone");
             }
@@ -59,11 +91,13 @@ pub async fn remove_all<D: Disk>(
     Ok(())
 }
 
-/// Removes the file of a released record, and its directory when no other data file is in it. Doing it twice does no harm.
+/// Removes the file of a released record, and its directory when no other data file is in it; or makes a spare one of it. Doing it twice
+/// does no harm.
 ///
 /// # Errors
 /// What the disk answered. Some of it may be gone; it is finished when this is called again.
-pub async fn remove_released<D: Disk>(disk: &D, uid: Uid, record: &ReleasedRecord) -> Result<Removal, DiskError> {
+pub async fn remove_released<D: Disk>(disk: &D, removing: Removing<'_>, given: &Given) -> Result<Removal, DiskError> {
+    let Given { uid, record, .. } = given;
     let (root, name) = (disk.root(), layout::directory_name(&record.segment));
     let directory = match transfer::open_directory(disk, &root, &name).await {
         Ok(directory) => directory,
@@ -77,13 +111,19 @@ pub async fn remove_released<D: Disk>(disk: &D, uid: Uid, record: &ReleasedRecor
     let file_name = layout::data_file_name(record.generation);
     match transfer::open(disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await {
         Ok(file) => match survey::read_header(disk, &file).await? {
-            Ok(header) if header.uid == uid => transfer::unlink(disk, &directory, &file_name).await?,
+            Ok(header) if header.uid == *uid || was_destroyed(&header, removing.store, record) => {
+                let place = Place { directory: &directory, name: &name, file: &file, file_name: &file_name };
+                if let Some(spare) = spare(disk, removing, given, &header, &place).await? {
+                    return Ok(Removal::Spared(spare));
+                }
+                transfer::unlink(disk, &directory, &file_name).await?;
+            }
             // Its name was taken by another file, which is not ours to remove.
             Ok(_) => return Ok(Removal::Gone),
             Err(why) => {
                 // The rewritten file of a segment is given up before it is made, and nothing else was ever made under its name.
                 let unfinished = record.reason == ReleaseReason::Orphan && record.generation > Generation(0);
-                if !unfinished && survey::first_batch(disk, &file, uid, EVIDENCE_BYTES).await?.is_none() {
+                if !unfinished && survey::first_batch(disk, &file, *uid, EVIDENCE_BYTES).await?.is_none() {
                     return Ok(Removal::Kept(format!("nothing in {name}/{file_name} says whose it is: {why}")));
                 }
                 transfer::unlink(disk, &directory, &file_name).await?;
@@ -94,6 +134,34 @@ pub async fn remove_released<D: Disk>(disk: &D, uid: Uid, record: &ReleasedRecor
     }
     remove_directory(disk, &directory, &name).await?;
     Ok(Removal::Gone)
+}
+
+/// Whether this is the header of a file that was on its way into the pool when a crash or an error came between.
+fn was_destroyed(header: &SegmentHeader, store: StoreId, record: &ReleasedRecord) -> bool {
+    header.state == SegmentState::Spare && header.store == store && header.segment == record.segment
+}
+
+/// Makes a spare file of a released one, where it is fit for that and the pool has room.
+async fn spare<D: Disk>(
+    disk: &D,
+    removing: Removing<'_>,
+    given: &Given,
+    header: &SegmentHeader,
+    place: &Place<'_>,
+) -> Result<Option<Spare>, DiskError> {
+    let Removing { store, spares } = removing;
+    let destroyed = recycle::spare_of(header, store, place.file);
+    let fit = destroyed.map(|spare| spare.size).or(given.written);
+    let Some(size) = recycle::take_room(disk, spares, fit, place)? else { return Ok(None) };
+    let spared = match destroyed {
+        // Only a file that was fit for the pool ever got such a header.
+        Some(spare) => recycle::into_the_pool(disk, spare, place).await,
+        None => recycle::recycle(disk, store, given, size, place).await,
+    };
+    if spared.is_err() {
+        spares.give_room_back(size);
+    }
+    spared.map(Some)
 }
 
 /// Removes a segment's directory, and what recovery had set aside in it, unless another data file is still there.

@@ -1,0 +1,152 @@
+//! Recycle: the file of a segment that was given up becomes a spare one, with one block written and its directory renamed.
+//!
+//! The header block is destroyed, durably, before anything else: from then on the file is nobody's, whatever name it has. A crash at any
+//! step leaves the file in its old place with a header that says `spare`, or in the pool; both are found by the next open.
+
+use super::release::Given;
+use super::spares::{Spare, Spares};
+use crate::format::segment::{SegmentHeader, SegmentState};
+use crate::id::{Epoch, Generation, Offset, StoreId, Uid};
+use crate::layout;
+use crate::segment::survey;
+use strandline_disk::{Access, BLOCK, Buffer, Directory, Disk, DiskError, File, Name, OpenFile, Position, transfer};
+
+/// The file of a released segment, found in its place.
+pub(super) struct Place<'a> {
+    pub(super) directory: &'a Directory,
+    pub(super) name: &'a Name,
+    pub(super) file: &'a File,
+    pub(super) file_name: &'a Name,
+}
+
+/// Takes room in the pool for a file whose blocks were all written, `written` bytes of them. `None` when it is not of a full grade, not
+/// alone in its directory, or the pool is full.
+pub(super) fn take_room<D: Disk>(
+    disk: &D,
+    spares: &Spares,
+    written: Option<u64>,
+    place: &Place<'_>,
+) -> Result<Option<u64>, DiskError> {
+    let fit = written.filter(|size| size.is_power_of_two() && place.file.length() == *size);
+    let Some(size) = fit else { return Ok(None) };
+    let is_alone = disk.list(place.directory)?.len() == 1;
+    Ok((is_alone && spares.take_room(size)).then_some(size))
+}
+
+/// Makes a spare file of it. The room for it was taken.
+///
+/// # Errors
+/// What the disk answered. It is finished when the release is carried out again.
+pub(super) async fn recycle<D: Disk>(
+    disk: &D,
+    store: StoreId,
+    given: &Given,
+    size: u64,
+    place: &Place<'_>,
+) -> Result<Spare, DiskError> {
+    let uid = Uid(disk.random());
+    let header = SegmentHeader {
+        uid,
+        store,
+        state: SegmentState::Spare,
+        segment: given.record.segment.clone(),
+        generation: Generation(0),
+        base: Offset(0),
+        opened_at_ms: 0,
+        epoch: Epoch::default(),
+        size,
+        look_ahead: 0,
+    };
+    write_header(disk, place.file, &header).await?;
+    into_the_pool(disk, Spare { size, uid }, place).await
+}
+
+/// Gives a file whose header says `spare` its place in the pool, durably.
+///
+/// # Errors
+/// What the disk answered.
+pub(super) async fn into_the_pool<D: Disk>(disk: &D, spare: Spare, place: &Place<'_>) -> Result<Spare, DiskError> {
+    let first = layout::data_file_name(Generation(0));
+    if *place.file_name != first {
+        transfer::rename(disk, place.directory, place.file_name, &first).await?;
+        transfer::sync_directory(disk, place.directory).await?;
+    }
+    let (root, pool) = (disk.root(), pool(disk).await?);
+    transfer::rename_to(disk, (&root, place.name), (&pool, &layout::uid_directory_name(spare.uid))).await?;
+    // Both names, before the manifest forgets the one and somebody uses the other.
+    transfer::sync_directory(disk, &pool).await?;
+    transfer::sync_directory(disk, &root).await?;
+    Ok(spare)
+}
+
+/// Writes a header block, durably. The rest of the file is as it was.
+///
+/// # Errors
+/// What the disk answered.
+pub(super) async fn write_header<D: Disk>(disk: &D, file: &File, header: &SegmentHeader) -> Result<(), DiskError> {
+    let buffer: Buffer = transfer::buffer_of(disk, &header.encode()).await;
+    transfer::write(disk, file, buffer, Position(0), true).await.1
+}
+
+/// The directory of the pool.
+///
+/// # Errors
+/// What the disk answered.
+pub(super) async fn pool<D: Disk>(disk: &D) -> Result<Directory, DiskError> {
+    let name = Name::new(layout::SPARE_DIRECTORY).expect("a plain name");
+    transfer::open_directory(disk, &disk.root(), &name).await
+}
+
+/// Makes the directory of the pool where there is none, and finds what is in it. What is not a whole spare file of this store is left
+/// where it is, and named.
+///
+/// # Errors
+/// What the disk answered.
+pub async fn find<D: Disk>(disk: &D, store: StoreId) -> Result<(Vec<Spare>, Vec<String>), DiskError> {
+    let name = Name::new(layout::SPARE_DIRECTORY).expect("a plain name");
+    let pool = match transfer::open_directory(disk, &disk.root(), &name).await {
+        Err(error) if error.is_absent() => {
+            transfer::create_directory(disk, &disk.root(), &name).await?;
+            transfer::sync_directory(disk, &disk.root()).await?;
+            return Ok((Vec::new(), Vec::new()));
+        }
+        opened => opened?,
+    };
+    let (mut found, mut foreign) = (Vec::new(), Vec::new());
+    for entry in disk.list(&pool)? {
+        let text = entry.name.to_string_lossy().into_owned();
+        let spare = match (layout::uid_of_directory(&text), Name::new(&text)) {
+            (Some(uid), Ok(name)) => look_at(disk, store, &pool, &name, uid).await?,
+            _ => None,
+        };
+        match spare {
+            Some(spare) => found.push(spare),
+            None => foreign.push(format!("{}/{text}", layout::SPARE_DIRECTORY)),
+        }
+    }
+    Ok((found, foreign))
+}
+
+async fn look_at<D: Disk>(
+    disk: &D,
+    store: StoreId,
+    pool: &Directory,
+    name: &Name,
+    uid: Uid,
+) -> Result<Option<Spare>, DiskError> {
+    let opened = async {
+        let directory = transfer::open_directory(disk, pool, name).await?;
+        transfer::open(disk, &directory, &layout::data_file_name(Generation(0)), OpenFile::Existing, Access::Auto).await
+    };
+    // One file that cannot be opened is one spare file less, and no reason not to open the store.
+    let Ok(file) = opened.await else { return Ok(None) };
+    let header = survey::read_header(disk, &file).await?;
+    Ok(header.ok().and_then(|header| spare_of(&header, store, &file)).filter(|spare| spare.uid == uid))
+}
+
+/// The spare file of this header, when it says that the file is one and the file is whole.
+pub(super) fn spare_of(header: &SegmentHeader, store: StoreId, file: &File) -> Option<Spare> {
+    let is_spare = header.state == SegmentState::Spare && header.store == store;
+    let is_whole = header.size == file.length() && header.size >= BLOCK as u64;
+    (is_spare && is_whole).then_some(Spare { size: header.size, uid: header.uid })
+}

@@ -1,0 +1,126 @@
+//! Spares: written files that belong to no segment, ready to become one. Only names are held, no descriptors.
+//!
+//! A file in here has been written whole and synced, so that appends into it pay for no allocation and a barrier may cover it. Its
+//! header block says `spare`: no batch in it can ever be taken for one of a segment.
+
+use crate::id::Uid;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The pool of a store, shared by its shards.
+#[derive(Debug, Default)]
+pub struct Spares {
+    bytes_max: u64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// Bytes of all files, those that are on their way in included.
+    bytes: u64,
+    /// The files of each size, the newest last.
+    files: BTreeMap<u64, Vec<Uid>>,
+}
+
+impl Spares {
+    /// A pool of at most `bytes_max` bytes, with what was found on the disk. What is over the limit stays until it is used.
+    #[must_use]
+    pub fn new(bytes_max: u64, found: impl IntoIterator<Item = Spare>) -> Spares {
+        let mut held = Held::default();
+        for Spare { size, uid } in found {
+            held.bytes = held.bytes.saturating_add(size);
+            held.files.entry(size).or_default().push(uid);
+        }
+        Spares { bytes_max, held: Mutex::new(held) }
+    }
+
+    /// Takes room for one file. False when the pool is full.
+    #[must_use]
+    pub fn take_room(&self, size: u64) -> bool {
+        let mut held = self.held();
+        let fits = held.bytes.saturating_add(size) <= self.bytes_max;
+        if fits {
+            held.bytes += size;
+        }
+        fits
+    }
+
+    /// Gives room back that was taken and not used.
+    pub fn give_room_back(&self, size: u64) {
+        let mut held = self.held();
+        held.bytes = held.bytes.saturating_sub(size);
+    }
+
+    /// Adds a file for which room was taken.
+    pub fn put(&self, Spare { size, uid }: Spare) {
+        self.held().files.entry(size).or_default().push(uid);
+    }
+
+    /// Puts back what was taken and not used. Where its room is taken by now, the pool is over its limit for a while.
+    pub fn put_back(&self, spare: Spare) {
+        self.held().bytes += spare.size;
+        self.put(spare);
+    }
+
+    /// Takes a file of exactly this size, and with it its room.
+    #[must_use]
+    pub fn take(&self, size: u64) -> Option<Spare> {
+        let mut held = self.held();
+        let uid = held.files.get_mut(&size)?.pop()?;
+        held.bytes = held.bytes.saturating_sub(size);
+        Some(Spare { size, uid })
+    }
+
+    /// How many files there are, and their bytes.
+    #[must_use]
+    pub fn count(&self) -> (usize, u64) {
+        let held = self.held();
+        let files = held.files.iter().map(|(size, uids)| (uids.len(), size * uids.len() as u64));
+        files.fold((0, 0), |sum, files| (sum.0 + files.0, sum.1 + files.1))
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A spare file. Its directory below `spare/` has the name of its uid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its uid, which its header block says too.
+    pub uid: Uid,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_file_takes_the_place_of_one_of_its_size_only() {
+        let spares = Spares::new(4 * MIB, [Spare { size: MIB, uid: Uid(1) }, Spare { size: 2 * MIB, uid: Uid(2) }]);
+        assert_eq!(spares.count(), (2, 3 * MIB));
+        assert_eq!(spares.take(4 * MIB), None);
+        assert_eq!(spares.take(2 * MIB), Some(Spare { size: 2 * MIB, uid: Uid(2) }));
+        assert_eq!(spares.take(2 * MIB), None);
+        assert_eq!(spares.count(), (1, MIB));
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_kept_those_on_their_way_included() {
+        let spares = Spares::new(2 * MIB, []);
+        assert!(spares.take_room(MIB));
+        assert!(spares.take_room(MIB));
+        assert!(!spares.take_room(MIB));
+        spares.give_room_back(MIB);
+        assert!(spares.take_room(MIB));
+        spares.put(Spare { size: MIB, uid: Uid(1) });
+        assert_eq!(spares.count(), (1, MIB), "the other one is still on its way");
+        assert!(spares.take(MIB).is_some());
+        assert!(spares.take_room(MIB));
+        assert!(!Spares::new(0, []).take_room(MIB), "a pool of no bytes is off");
+    }
+}

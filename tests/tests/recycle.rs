@@ -1,0 +1,167 @@
+//! Recycling: the file of a segment that was given up becomes the file of a later one. Nothing of its former life is ever read, nobody
+//! who still reads it is disturbed, and a crash at any step loses a spare file at most.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use strandline::Offset;
+use strandline::config::Config;
+use strandline::format::segment::{SegmentHeader, SegmentState};
+use strandline_disk::sim::SimWorld;
+use strandline_tests::harness::files::Disk;
+use strandline_tests::harness::images::crash_at_every_turn;
+use strandline_tests::harness::machine::small;
+use strandline_tests::harness::seeds::{for_each_seed, outcome};
+use strandline_tests::harness::step::{Ask, At};
+use strandline_tests::harness::{Checked, Machine, Step};
+
+/// About four segments, so slowly that each successor is written whole before it is needed.
+fn fill(machine: &mut Machine) -> Checked {
+    let append = Step::Append { log: 0, batches: 2, records: 2, bytes: 5_500 };
+    (0..20).try_for_each(|_| machine.run(&[append, Step::Idle]))
+}
+
+/// A machine with spare files.
+fn recycled(seed: u64, config: Config) -> Machine {
+    let mut machine = machine(seed, config);
+    fill(&mut machine).and_then(|()| machine.run(&[TRIM, Step::Answer, Step::Idle])).expect("a trim");
+    machine
+}
+
+const TRIM: Step = Step::Verb { log: 0, ask: Ask::Trim(At::Back(4)) };
+const MADE: [Step; 2] = [Step::OpenLog(0), Step::Idle];
+
+fn machine(seed: u64, config: Config) -> Machine {
+    let mut machine = Machine::new(seed, config);
+    machine.open().expect("an open");
+    machine.run(&MADE).expect("a log");
+    machine
+}
+
+/// The spare files: their paths and headers.
+fn spares(world: &SimWorld) -> Vec<(String, SegmentHeader)> {
+    let paths = world.files().into_iter().map(|(path, _)| path).filter(|path| path.starts_with("spare/"));
+    let header = |path: &String| {
+        let bytes = world.read_file(path).expect("it is listed");
+        SegmentHeader::decode(&bytes[..4096]).expect("a spare file has a good header")
+    };
+    paths.map(|path| (path.clone(), header(&path))).collect()
+}
+
+fn data_files(world: &SimWorld) -> usize {
+    world.files().iter().filter(|(path, _)| path.ends_with("/data.0")).count()
+}
+
+#[test]
+fn a_segment_that_was_given_up_becomes_a_later_one() {
+    let mut machine = recycled(1, small());
+    let before = spares(&machine.world);
+    assert!(before.len() >= 3, "{before:?}");
+    assert!(before.iter().all(|(_, header)| header.state == SegmentState::Spare && header.size == 64 << 10));
+    let files = data_files(&machine.world);
+    machine.world.keep_trace(true);
+    fill(&mut machine).expect("appends");
+    let trace = machine.world.trace();
+    let made = |line: &&String| ["Allocate", "CreateDirectory", "Unlink"].iter().any(|what| line.contains(what));
+    assert_eq!(trace.iter().filter(made).count(), 0, "nothing is allocated and nothing unlinked");
+    assert_eq!(data_files(&machine.world), files, "directories only change their names");
+    assert!(spares(&machine.world).len() < before.len());
+    machine.run(&[Step::Reopen]).expect("all of it is read back");
+    assert_eq!(machine.running().report.strays, [""; 0]);
+}
+
+#[test]
+fn spare_files_are_kept_over_a_restart_and_used_then() {
+    let mut machine = recycled(2, small());
+    machine.run(&[Step::Reopen]).expect("a restart");
+    let before = spares(&machine.world).len();
+    assert!(before >= 3);
+    machine.run(&[Step::OpenLog(0)]).and_then(|()| fill(&mut machine)).expect("appends");
+    assert!(spares(&machine.world).len() < before);
+}
+
+#[test]
+fn the_pool_takes_no_more_than_its_limit() {
+    let mut config = small();
+    config.spare_bytes_max = 2 * (64 << 10);
+    let machine = recycled(3, config);
+    assert_eq!(spares(&machine.world).len(), 2);
+    let mut config = small();
+    config.spare_bytes_max = 0;
+    let machine = recycled(3, config);
+    assert_eq!(spares(&machine.world).len(), 0, "a limit of 0 is off");
+}
+
+#[test]
+fn a_file_that_was_never_written_whole_is_not_used_again() {
+    let mut config = small();
+    config.preallocate = strandline::Preallocate::Allocated;
+    let machine = recycled(4, config);
+    assert_eq!(spares(&machine.world).len(), 0);
+}
+
+#[test]
+fn what_is_in_the_pool_and_is_no_spare_file_is_left_alone_and_reported() {
+    let mut machine = recycled(5, small());
+    machine.close().expect("a clean close");
+    let found = spares(&machine.world);
+    machine.world.rot(&found[0].0, 20, 0xff);
+    machine.world.put_file("spare/notes", b"by an operator");
+    assert!(machine.start(None).expect("an open"));
+    let directory = found[0].0.trim_end_matches("/data.0").to_owned();
+    let mut wanted = [directory, "spare/notes".to_owned()];
+    wanted.sort();
+    let mut strays = machine.running().report.strays.clone();
+    strays.sort();
+    assert_eq!(strays, wanted);
+    assert!(machine.world.read_file(&found[0].0).is_some());
+}
+
+#[test]
+fn a_crash_at_any_turn_of_recycling_and_of_the_next_life_keeps_what_was_acknowledged() {
+    let count = Rc::new(Cell::new(0));
+    let mut machine = machine(6, small());
+    let run = outcome(|| {
+        fill(&mut machine)?;
+        machine.observer = Some(crash_at_every_turn(machine.config.clone(), 1, count.clone()));
+        machine.run(&[TRIM, Step::Answer, Step::Idle])?;
+        let append = Step::Append { log: 0, batches: 3, records: 2, bytes: 5_500 };
+        (0..8).try_for_each(|_| machine.run(&[append, Step::Answer]))
+    });
+    if let Err(text) = run {
+        panic!("{text}");
+    }
+    eprintln!("{} crash images", count.get());
+    assert!(count.get() > 100);
+}
+
+#[test]
+fn a_reader_of_a_file_that_is_given_up_reads_what_was_in_it_or_is_told_where_the_log_starts() {
+    for_each_seed(20, |seed| {
+        let mut machine = Machine::new(seed, small());
+        machine.open()?;
+        machine.run(&MADE)?;
+        fill(&mut machine)?;
+        for round in 0..6 {
+            let reads = [
+                Step::Read { log: 0, per_mille: 100, bytes: 30_000 },
+                Step::Read { log: 0, per_mille: 0, bytes: 60_000 },
+            ];
+            machine.run(&reads)?;
+            machine.run(&[Step::Turn(round % 3), TRIM])?;
+            fill(&mut machine)?;
+        }
+        machine.apply(Step::Idle)
+    });
+}
+
+#[test]
+fn every_file_is_live_spare_or_on_its_way_out() {
+    let mut machine = recycled(8, small());
+    assert!(!spares(&machine.world).is_empty());
+    fill(&mut machine).expect("appends");
+    let disk = Disk::look(&machine.world, &machine.config).expect("a manifest");
+    let listed = disk.segments().len();
+    assert_eq!(data_files(&machine.world), listed + spares(&machine.world).len(), "no file is lost");
+    assert!(disk.state().released.is_empty());
+    assert!(machine.read(0, Offset(0), 100).expect("an answer").is_err());
+}
