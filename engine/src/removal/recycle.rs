@@ -112,6 +112,10 @@ pub async fn find<D: Disk>(disk: &D, store: StoreId) -> Result<(Vec<Spare>, Vec<
         }
         opened => opened?,
     };
+    // A directory that a crash caught on its way in or out is made to stay where it is seen now. What is built on its name later would
+    // else go back with it at the next power cut: a rename is durable when both directories are.
+    transfer::sync_directory(disk, &pool).await?;
+    transfer::sync_directory(disk, &disk.root()).await?;
     let (mut found, mut foreign) = (Vec::new(), Vec::new());
     for entry in disk.list(&pool)? {
         let text = entry.name.to_string_lossy().into_owned();
