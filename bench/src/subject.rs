@@ -2,11 +2,16 @@
 
 use crate::error::{BenchError, store};
 use crate::interrupt::Interrupt;
+use crate::noise::noise;
 use crate::window::Window;
 use std::collections::VecDeque;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use strandline::{AppendError, Batch, Counters, Log, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic};
 pub use strandline::{Config, Level};
+
+/// How long files that were given up may take to become ready.
+const WARM_WAIT: Duration = Duration::from_secs(20);
 
 /// Appends in flight while a store is filled.
 const FILL_DEPTH: usize = 64;
@@ -19,6 +24,7 @@ const SMALL_BATCH_BYTES_MAX: u32 = 64 << 10;
 /// A store with its logs.
 pub struct Subject {
     store: Store,
+    segment_bytes: u64,
     lanes: Vec<Lane>,
 }
 
@@ -81,6 +87,7 @@ impl Subject {
     /// # Errors
     /// What the store answered.
     pub fn open_many(config: Config, logs: usize) -> Result<Subject, BenchError> {
+        let segment_bytes = config.segment_bytes;
         let opened = Store::open(config).map_err(store("opening it"))?;
         let direct = &opened.capabilities().direct;
         if !direct.effective {
@@ -93,7 +100,31 @@ impl Subject {
             opened.log(&topic, range).map(Lane).map_err(store("opening the log"))
         };
         let lanes = (0..logs).map(lane).collect::<Result<_, _>>()?;
-        Ok(Subject { store: opened, lanes })
+        Ok(Subject { store: opened, segment_bytes, lanes })
+    }
+
+    /// Has so many segments of the default size written and given up, so that their files wait to be used again: what is measured then
+    /// is a store that has been in use.
+    ///
+    /// # Errors
+    /// What the store answered, or that the files did not come.
+    pub fn warm(&self, segments: u64, interrupt: &Interrupt) -> Result<(), BenchError> {
+        const VALUE_BYTES: u64 = 256 << 10;
+        let topic = Topic::new("warm").map_err(store("naming a topic"))?;
+        let log = self.store.log(&topic, RangeNumber::default()).map_err(store("opening a log"))?;
+        let records = segments * self.segment_bytes / VALUE_BYTES;
+        Lane(log).fill(&noise(VALUE_BYTES as usize), records, interrupt)?;
+        self.store.delete_topic(&topic).map_err(store("deleting a topic"))?;
+        let end = Instant::now() + WARM_WAIT;
+        while self.store.counters().spare_files < segments - 1 {
+            interrupt.check()?;
+            if Instant::now() > end {
+                let reason = format!("{} files of {segments} wait to be used", self.store.counters().spare_files);
+                return Err(BenchError::Store { doing: "warming up", reason });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     /// Closes it in order.
@@ -139,6 +170,11 @@ impl Subject {
 }
 
 impl Lane {
+    /// Gives up what lies before `start`, as retention does, without waiting for it.
+    pub fn trim(&self, start: u64) {
+        drop(self.0.trim(Offset(start)));
+    }
+
     /// Asks for one record, in a batch of its own, to be appended durably.
     ///
     /// # Errors

@@ -92,11 +92,14 @@ fn the_pool_takes_no_more_than_its_limit() {
 }
 
 #[test]
-fn a_file_that_was_never_written_whole_is_not_used_again() {
+fn what_of_a_file_was_never_written_is_filled_before_it_is_used_again() {
     let mut config = small();
     config.preallocate = strandline::Preallocate::Allocated;
     let machine = recycled(4, config);
-    assert_eq!(spares(&machine.world).len(), 0);
+    let found = spares(&machine.world);
+    assert!(found.len() >= 3, "{found:?}");
+    // What a barrier of another file relies on.
+    assert!(found.iter().all(|(path, _)| machine.world.is_anchored(path, 0, 64 << 10)));
 }
 
 #[test]

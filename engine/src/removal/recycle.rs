@@ -1,14 +1,15 @@
-//! Recycle: the file of a segment that was given up becomes a spare one, with one block written and its directory renamed.
+//! Recycle: the file of a segment that was given up becomes a spare one, with one block written and its directory renamed. What little of
+//! it was never written is filled first.
 //!
 //! The header block is destroyed, durably, before anything else: from then on the file is nobody's, whatever name it has. A crash at any
 //! step leaves the file in its old place with a header that says `spare`, or in the pool; both are found by the next open.
 
-use super::release::Given;
+use super::release::{Blocks, Given};
 use super::spares::{Spare, Spares};
 use crate::format::segment::{SegmentHeader, SegmentState};
 use crate::id::{Epoch, Generation, Offset, StoreId, Uid};
 use crate::layout;
-use crate::segment::survey;
+use crate::segment::{mend, survey};
 use strandline_disk::{Access, BLOCK, Buffer, Directory, Disk, DiskError, File, Name, OpenFile, Position, transfer};
 
 /// The file of a released segment, found in its place.
@@ -19,18 +20,24 @@ pub(super) struct Place<'a> {
     pub(super) file_name: &'a Name,
 }
 
-/// Takes room in the pool for a file whose blocks were all written, `written` bytes of them. `None` when it is not of a full grade, not
-/// alone in its directory, or the pool is full.
+/// A file is filled up for the pool when no more of it than this part is unwritten.
+const UNWRITTEN_PART_MAX: u64 = 4;
+
+/// Takes room in the pool for a file. `None` when it is not of a full grade, too much of it was never written, it is not alone in its
+/// directory, or the pool is full.
 pub(super) fn take_room<D: Disk>(
     disk: &D,
     spares: &Spares,
-    written: Option<u64>,
+    blocks: Option<Blocks>,
     place: &Place<'_>,
-) -> Result<Option<u64>, DiskError> {
-    let fit = written.filter(|size| size.is_power_of_two() && place.file.length() == *size);
-    let Some(size) = fit else { return Ok(None) };
+) -> Result<Option<Blocks>, DiskError> {
+    let fit = blocks.filter(|Blocks { size, written_to }| {
+        let few = size.saturating_sub(*written_to) <= size / UNWRITTEN_PART_MAX;
+        few && size.is_power_of_two() && place.file.length() == *size
+    });
+    let Some(blocks) = fit else { return Ok(None) };
     let is_alone = disk.list(place.directory)?.len() == 1;
-    Ok((is_alone && spares.take_room(size)).then_some(size))
+    Ok((is_alone && spares.take_room(blocks.size)).then_some(blocks))
 }
 
 /// Makes a spare file of it. The room for it was taken.
@@ -41,9 +48,14 @@ pub(super) async fn recycle<D: Disk>(
     disk: &D,
     store: StoreId,
     given: &Given,
-    size: u64,
+    Blocks { size, written_to }: Blocks,
     place: &Place<'_>,
 ) -> Result<Spare, DiskError> {
+    if written_to < size {
+        // The header that follows says that all blocks were written, and synced.
+        mend::clear(disk, place.file, Position(written_to), &[], Position(size)).await?;
+        transfer::sync(disk, place.file).await?;
+    }
     let uid = Uid(disk.random());
     let header = SegmentHeader {
         uid,

@@ -35,8 +35,17 @@ pub struct Given {
     pub uid: Uid,
     /// What the manifest says of it.
     pub record: ReleasedRecord,
-    /// Its size in bytes, where all of its blocks are known to have been written and synced.
-    pub written: Option<u64>,
+    /// What is known of its blocks.
+    pub blocks: Option<Blocks>,
+}
+
+/// Which blocks of a file are known to have been written, and then synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The file's size in bytes.
+    pub size: u64,
+    /// All of them in front of this, which is a block boundary.
+    pub written_to: u64,
 }
 
 /// What the removal of a store's files needs to know.
@@ -55,7 +64,7 @@ pub fn due(state: &State, wall_ms: u64) -> Vec<Given> {
         |uid: Uid| state.logs.values().flat_map(|log| log.segments.values()).any(|record| record.uid == uid);
     let due = state.released.iter().filter(|(_, released)| released.hold_until_ms <= wall_ms);
     let due = due.filter(|(uid, _)| !is_listed(**uid));
-    due.map(|(uid, record)| Given { uid: *uid, record: record.clone(), written: None }).collect()
+    due.map(|(uid, record)| Given { uid: *uid, record: record.clone(), blocks: None }).collect()
 }
 
 /// Removes released files one after the other, and tells the manifest of each that is gone. What cannot be removed is reported and
@@ -151,15 +160,15 @@ async fn spare<D: Disk>(
 ) -> Result<Option<Spare>, DiskError> {
     let Removing { store, spares } = removing;
     let destroyed = recycle::spare_of(header, store, place.file);
-    let fit = destroyed.map(|spare| spare.size).or(given.written);
-    let Some(size) = recycle::take_room(disk, spares, fit, place)? else { return Ok(None) };
+    // Only a file whose blocks were all written ever got such a header.
+    let whole = destroyed.map(|Spare { size, .. }| Blocks { size, written_to: size });
+    let Some(blocks) = recycle::take_room(disk, spares, whole.or(given.blocks), place)? else { return Ok(None) };
     let spared = match destroyed {
-        // Only a file that was fit for the pool ever got such a header.
         Some(spare) => recycle::into_the_pool(disk, spare, place).await,
-        None => recycle::recycle(disk, store, given, size, place).await,
+        None => recycle::recycle(disk, store, given, blocks, place).await,
     };
     if spared.is_err() {
-        spares.give_room_back(size);
+        spares.give_room_back(blocks.size);
     }
     spared.map(Some)
 }

@@ -45,5 +45,6 @@ pub async fn reuse<D: Disk>(disk: &D, spares: &Spares, header: &SegmentHeader) -
     // Without these two the directory could be back in the pool after a power cut, under a record that was acknowledged.
     transfer::sync_directory(disk, &root).await?;
     transfer::sync_directory(disk, &pool).await?;
+    spares.note_reused();
     Ok(Some(file))
 }

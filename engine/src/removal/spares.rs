@@ -5,12 +5,16 @@
 
 use crate::id::Uid;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The pool of a store, shared by its shards.
 #[derive(Debug, Default)]
 pub struct Spares {
     bytes_max: u64,
+    /// Files that came into the pool, and files that left it for a segment.
+    spared: AtomicU64,
+    reused: AtomicU64,
     held: Mutex<Held>,
 }
 
@@ -31,7 +35,7 @@ impl Spares {
             held.bytes = held.bytes.saturating_add(size);
             held.files.entry(size).or_default().push(uid);
         }
-        Spares { bytes_max, held: Mutex::new(held) }
+        Spares { bytes_max, held: Mutex::new(held), ..Spares::default() }
     }
 
     /// Takes room for one file. False when the pool is full.
@@ -53,13 +57,26 @@ impl Spares {
 
     /// Adds a file for which room was taken.
     pub fn put(&self, Spare { size, uid }: Spare) {
+        self.spared.fetch_add(1, Ordering::Relaxed);
         self.held().files.entry(size).or_default().push(uid);
+    }
+
+    /// A file that was taken is a segment's now.
+    pub fn note_reused(&self) {
+        self.reused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Files that came into the pool, and files that left it for a segment, since the store was opened.
+    #[must_use]
+    pub fn turnover(&self) -> (u64, u64) {
+        (self.spared.load(Ordering::Relaxed), self.reused.load(Ordering::Relaxed))
     }
 
     /// Puts back what was taken and not used. Where its room is taken by now, the pool is over its limit for a while.
     pub fn put_back(&self, spare: Spare) {
-        self.held().bytes += spare.size;
-        self.put(spare);
+        let mut held = self.held();
+        held.bytes += spare.size;
+        held.files.entry(spare.size).or_default().push(spare.uid);
     }
 
     /// Takes a file of exactly this size, and with it its room.

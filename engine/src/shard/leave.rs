@@ -4,14 +4,15 @@ use super::command::LogNumber;
 use super::shard::{Event, Shard};
 use super::siblings::UntilGone;
 use crate::format::manifest::ReleaseReason;
+use crate::format::segment::DATA_START;
 use crate::id::{Generation, SegmentId, Seq, Uid};
 use crate::manifest::state::ReleasedRecord;
-use crate::removal::release::{self, Given, Removing};
+use crate::removal::release::{self, Blocks, Given, Removing};
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::Closed;
 use crate::segment::unopened::Unopened;
 use std::time::Duration;
-use strandline_disk::{Disk, File, transfer};
+use strandline_disk::{BLOCK, Disk, File, transfer};
 
 /// How often it is looked whether somebody still reads a file that is to be used again.
 const READERS_LOOK: Duration = Duration::from_millis(1);
@@ -22,17 +23,20 @@ pub(super) struct Leaving {
     pub(super) seq: Seq,
     pub(super) uid: Uid,
     pub(super) generation: Generation,
-    /// Its size in bytes, where all of its blocks are known to have been written and synced.
-    written: Option<u64>,
+    /// What is known of its blocks.
+    blocks: Option<Blocks>,
     /// Where it is open: reads that were started may still hold it.
     file: Option<File>,
 }
 
 impl From<&Closed> for Leaving {
     fn from(closed: &Closed) -> Leaving {
-        let Closed { uid, generation, size, anchored, .. } = *closed;
+        let Closed { uid, generation, size, anchored, sealed, logical_bytes, .. } = *closed;
         let file = closed.loaded.as_ref().map(|loaded| loaded.file.clone());
-        Leaving { seq: closed.id.seq, uid, generation, written: anchored.then_some(size), file }
+        // A sealed file is written up to the end of its data, and behind that only where index and footer stand.
+        let data_end = DATA_START.plus(logical_bytes as usize).block_ceiling(BLOCK).0;
+        let written = sealed.then_some(Blocks { size, written_to: data_end.min(size) });
+        Leaving { seq: closed.id.seq, uid, generation, blocks: whole(anchored, size).or(written), file }
     }
 }
 
@@ -40,7 +44,7 @@ impl From<&Active> for Leaving {
     fn from(active: &Active) -> Leaving {
         let Active { uid, generation, size, anchored, .. } = *active;
         let file = Some(active.file.clone());
-        Leaving { seq: active.id.seq, uid, generation, written: anchored.then_some(size), file }
+        Leaving { seq: active.id.seq, uid, generation, blocks: whole(anchored, size), file }
     }
 }
 
@@ -48,21 +52,25 @@ impl From<&PreparedFile> for Leaving {
     fn from(prepared: &PreparedFile) -> Leaving {
         let PreparedFile { uid, generation, size, anchored, .. } = *prepared;
         let file = Some(prepared.file.clone());
-        Leaving { seq: prepared.id.seq, uid, generation, written: anchored.then_some(size), file }
+        Leaving { seq: prepared.id.seq, uid, generation, blocks: whole(anchored, size), file }
     }
 }
 
 impl From<&Unopened> for Leaving {
     fn from(unopened: &Unopened) -> Leaving {
         let Unopened { uid, generation, size, written, .. } = *unopened;
-        Leaving { seq: unopened.id.seq, uid, generation, written: written.then_some(size), file: None }
+        Leaving { seq: unopened.id.seq, uid, generation, blocks: whole(written, size), file: None }
     }
+}
+
+fn whole(anchored: bool, size: u64) -> Option<Blocks> {
+    anchored.then_some(Blocks { size, written_to: size })
 }
 
 /// One that is only removed, whatever it holds.
 impl From<(Seq, Uid, Generation)> for Leaving {
     fn from((seq, uid, generation): (Seq, Uid, Generation)) -> Leaving {
-        Leaving { seq, uid, generation, written: None, file: None }
+        Leaving { seq, uid, generation, blocks: None, file: None }
     }
 }
 
@@ -71,12 +79,12 @@ impl<D: Disk> Shard<D> {
     pub(super) fn remove_files(&mut self, number: LogNumber, gone: impl IntoIterator<Item = Leaving>) {
         let log = self.logs[number.0].id.clone();
         let (mut given, mut open) = (Vec::new(), Vec::new());
-        for Leaving { seq, uid, generation, written, file } in gone {
+        for Leaving { seq, uid, generation, blocks, file } in gone {
             let segment = SegmentId { log: log.clone(), seq };
             let record = ReleasedRecord { segment, generation, reason: ReleaseReason::Expired, hold_until_ms: 0 };
-            given.push(Given { uid, record, written });
+            given.push(Given { uid, record, blocks });
             // A file that is only unlinked stays readable for whoever has it open.
-            open.extend(file.filter(|_| written.is_some()));
+            open.extend(file.filter(|_| blocks.is_some()));
         }
         self.remove_when_unread(given, open);
     }

@@ -17,7 +17,7 @@ pub struct Siblings {
     /// Files on their way out.
     pub(super) going: Going,
     /// Files for new segments.
-    pub(super) spares: Spares,
+    pub(crate) spares: Spares,
     logs: AtomicUsize,
 }
 

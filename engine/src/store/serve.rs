@@ -29,6 +29,7 @@ struct Ready {
     capabilities: Capabilities,
     report: OpenReport,
     ring: Arc<RingCounters>,
+    siblings: Arc<Siblings>,
 }
 
 type Tell = mpsc::SyncSender<Result<Ready, OpenError>>;
@@ -49,8 +50,17 @@ pub(super) fn shard_of(log: &LogId, shards: usize) -> usize {
     topic.wrapping_add(log.range.get()) as usize % shards.max(1)
 }
 
+/// The threads of a store, and what opening found.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) shards: Vec<Served>,
+    pub(super) capabilities: Capabilities,
+    pub(super) report: OpenReport,
+    pub(super) siblings: Arc<Siblings>,
+}
+
 /// Starts the shards, and gives them when all are open. When one does not open, none is left.
-pub(super) fn start(config: &CheckedConfig) -> Result<(Vec<Served>, Capabilities, OpenReport), OpenError> {
+pub(super) fn start(config: &CheckedConfig) -> Result<Started, OpenError> {
     let lock = RootLock::acquire(&config.root, config.lock_wait).map_err(|error| OpenError::Setup(Arc::new(error)))?;
     let start = Start { config: config.clone(), lock };
     let mut waiting = Vec::new();
@@ -91,13 +101,13 @@ fn spawn(number: usize, serve: impl FnOnce(&Tell) + Send + 'static) -> Result<Wa
 }
 
 /// Waits for every shard. The first error wins; the shards that had opened are closed then.
-fn gather(waiting: Vec<Waiting>) -> Result<(Vec<Served>, Capabilities, OpenReport), OpenError> {
-    let (mut served, mut failed, mut capabilities, mut report) = (Vec::new(), None, None, OpenReport::default());
+fn gather(waiting: Vec<Waiting>) -> Result<Started, OpenError> {
+    let (mut served, mut failed, mut first, mut report) = (Vec::new(), None, None, OpenReport::default());
     for (told, thread) in waiting {
         match told.recv() {
             Ok(Ok(ready)) => {
                 report.absorb(ready.report);
-                capabilities.get_or_insert(ready.capabilities);
+                first.get_or_insert((ready.capabilities, ready.siblings));
                 served.push(Served { queue: ready.queue, ring: ready.ring, thread: Some(thread) });
             }
             Ok(Err(error)) => {
@@ -112,8 +122,8 @@ fn gather(waiting: Vec<Waiting>) -> Result<(Vec<Served>, Capabilities, OpenRepor
             }
         }
     }
-    match (failed, capabilities) {
-        (None, Some(capabilities)) => Ok((served, capabilities, report)),
+    match (failed, first) {
+        (None, Some((capabilities, siblings))) => Ok(Started { shards: served, capabilities, report, siblings }),
         (failed, _) => {
             stop(&mut served);
             Err(failed.unwrap_or_else(|| OpenError::ShardGone("there is no shard".to_owned())))
@@ -185,6 +195,7 @@ fn recover_and_run(
     tell: &Tell,
     begin: impl FnOnce(&mut Shard<UringDisk>),
 ) {
+    let siblings = share.siblings.clone();
     let (mut shard, part) = match drive(disk, shard::open_logs(disk.clone(), config.clone(), queue.clone(), share)) {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => return drop(tell.send(Err(error))),
@@ -199,7 +210,7 @@ fn recover_and_run(
         shard.spin(config.spin);
     }
     let (capabilities, ring) = ((*disk.capabilities()).clone(), disk.counters());
-    if tell.send(Ok(Ready { queue, capabilities, report, ring })).is_ok() {
+    if tell.send(Ok(Ready { queue, capabilities, report, ring, siblings })).is_ok() {
         run(shard);
     }
 }

@@ -1,13 +1,13 @@
 //! The store: opening, its logs, closing. Its threads live in `serve`.
 
 use super::log::Log;
-use super::serve::{self, Served, shard_of};
+use super::serve::{self, Served, Started, shard_of};
 use crate::config::{CheckedConfig, Config, LogOptions};
 use crate::error::{CloseError, LogError, OpenError};
 use crate::id::{LogId, RangeNumber, Topic};
 use crate::pending::pair;
-use crate::shard::OpenReport;
 use crate::shard::command::{Command, Queue, Refused};
+use crate::shard::{OpenReport, Siblings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_disk::Capabilities;
@@ -19,6 +19,7 @@ pub struct Store {
     shards: Vec<Served>,
     capabilities: Capabilities,
     report: OpenReport,
+    siblings: Arc<Siblings>,
 }
 
 /// What a store has done since it was opened.
@@ -42,6 +43,14 @@ pub struct Counters {
     pub reads: u64,
     /// Batches that had been accepted and could not be written.
     pub lost: u64,
+    /// Files of segments that were given up and wait to become others'.
+    pub spared: u64,
+    /// Such files that became a segment's.
+    pub reused: u64,
+    /// Files that wait now.
+    pub spare_files: u64,
+    /// Their bytes.
+    pub spare_bytes: u64,
     /// System calls of the shards' threads on their rings.
     pub enters: u64,
     /// Operations given to the rings.
@@ -55,8 +64,8 @@ impl Store {
     /// [`OpenError`]. Damage in a segment is no error: [`Store::report`] names it.
     pub fn open(config: Config) -> Result<Store, OpenError> {
         let config = config.check()?;
-        let (shards, capabilities, report) = serve::start(&config)?;
-        Ok(Store { config, shards, capabilities, report })
+        let Started { shards, capabilities, report, siblings } = serve::start(&config)?;
+        Ok(Store { config, shards, capabilities, report, siblings })
     }
 
     /// Opens a log; makes it, durably, when it does not exist.
@@ -115,6 +124,9 @@ impl Store {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
+        (sum.spared, sum.reused) = self.siblings.spares.turnover();
+        let (files, bytes) = self.siblings.spares.count();
+        (sum.spare_files, sum.spare_bytes) = (files as u64, bytes);
         for Served { queue, ring, .. } in &self.shards {
             let shard = &queue.counters;
             let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
