@@ -23,7 +23,9 @@ impl<D: Disk> Shard<D> {
             return answer.give(Err(VerbError::OutOfRange { log, requested: start, start: start_of, end }));
         }
         if start <= log.start {
-            return answer.give(Ok(log.start));
+            answer.give(Ok(log.start));
+            // What an earlier one had to leave may go now.
+            return self.release_below_the_start(number);
         }
         let edit = Edit::StartOffset { log: log.id.clone(), start, epoch: log.epoch };
         let durable = self.edits.submit(vec![edit]);
@@ -45,7 +47,7 @@ impl<D: Disk> Shard<D> {
         });
     }
 
-    /// Gives up the sealed segments that lie before the start of their log and are not pinned, oldest first.
+    /// Gives up the sealed segments that lie before the start of their log, oldest first, up to one that is pinned or being shrunk.
     pub(super) fn release_below_the_start(&mut self, number: LogNumber) {
         let log = &self.logs[number.0];
         if log.verb_at_work || log.deleted {
@@ -77,7 +79,7 @@ impl<D: Disk> Shard<D> {
                     log.closed.retain(|closed| !gone.iter().any(|gone| gone.seq == closed.id.seq));
                     shard.remove_files(number, gone);
                 }
-                // They stay where they are; the next trim tries again.
+                // They stay where they are; the next trim, to wherever, tries again.
                 Err(error) => {
                     tracing::warn!(log = %shard.logs[number.0].id, %error, "segments could not be released");
                     shard.latch_what_the_manifest_took_along(&error);
@@ -113,9 +115,7 @@ impl<D: Disk> Shard<D> {
     /// Gives up a log, with everything in it. Its number is not used again, and whoever holds it is told.
     pub(super) fn delete_log(&mut self, number: LogNumber, answer: Answer<Verdict<()>>) {
         let log = &self.logs[number.0];
-        let deleted = AppendError::Deleted { log: log.id.clone() };
         let durable = self.edits.submit(vec![Edit::LogDeleted { log: log.id.clone() }]);
-        self.refuse_all(number, &deleted);
         self.work(number, async move {
             let result = durable.await;
             Box::new(move |shard: &mut Shard<D>| {

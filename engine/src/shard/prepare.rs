@@ -122,12 +122,15 @@ struct Plan<D> {
 
 impl<D: Disk> Plan<D> {
     async fn make(&self, mut segment: SegmentId, edits: Edits) -> Result<PreparedFile, PrepareError> {
-        let (header, file, written) = loop {
-            // A name of a log that was deleted may be on its way out.
-            if self.siblings.going.newest(&segment).is_none()
-                && let Some(made) = self.make_file(&segment).await?
-            {
-                break made;
+        // Until the manifest knows it, nobody may take its directory for a stray.
+        let ((header, file, written), _claim) = loop {
+            let claim = self.siblings.claim(vec![segment.clone()]);
+            let made = match (&claim, self.siblings.going.newest(&segment)) {
+                (Ok(_), None) => self.make_file(&segment).await?,
+                _ => None, // A stray, or of a log of this name that was deleted: it is on its way out.
+            };
+            if let (Some(made), Ok(claim)) = (made, claim) {
+                break (made, claim);
             }
             segment.seq = segment.seq.next().ok_or(PrepareError::Exhausted)?;
         };

@@ -37,7 +37,7 @@ impl<D: Disk> Shard<D> {
             Event::Prepared { log, result } => self.settle_prepared(log, result),
             Event::Sealed { log, segment, result } => self.settle_sealed(log, segment, result),
             Event::Announced { log, result } => self.note_manifest_failure(log, result),
-            Event::Answered { give } => give(),
+            Event::Done(finish) => finish(self),
             Event::Shrunk { log, segment, size, result } => self.settle_shrunk(log, segment, size, result),
             Event::Cut(result) => self.settle_cut(result),
             Event::Verb { log, finish } => self.settle_verb(log, finish),
@@ -49,6 +49,9 @@ impl<D: Disk> Shard<D> {
     }
 
     fn settle_log_made(&mut self, log: LogId, result: Result<(), ManifestError>) {
+        if let Err(error) = &result {
+            self.latch_what_the_manifest_took_along(error);
+        }
         let error = match result {
             Ok(()) => return self.add_log(log),
             Err(ManifestError::Disk(source) | ManifestError::Latched(source)) => LogError::Manifest(source),

@@ -78,14 +78,12 @@ pub(super) enum Event<D: Disk> {
         log: LogNumber,
         segment: Seq,
         size: u64,
-        result: Result<(strandline_disk::File, u64), ManifestError>,
+        result: Verdict<(strandline_disk::File, u64)>,
     },
     /// A shrunk file was cut.
     Cut(Result<(), DiskError>),
-    /// Something is ready to be answered.
-    Answered {
-        give: Box<dyn FnOnce()>,
-    },
+    /// Work that belongs to no log is done.
+    Done(Finish<D>),
     /// The part of a verb that waits for the disk is done.
     Verb {
         log: LogNumber,
@@ -152,7 +150,8 @@ pub struct Shard<D: Disk> {
     pub(super) seen_failures: u64,
     /// Verbs that wait for their turn.
     pub(super) verbs: Verbs,
-    /// Segments that were sealed far from full, and the sizes that would do; and the one that is being shrunk.
+    /// Segments that were sealed far from full, and the sizes that would do; and the one that is being shrunk: it is not given up
+    /// meanwhile.
     pub(super) to_shrink: VecDeque<(LogNumber, Seq, u64)>,
     pub(super) shrinking: Option<(LogNumber, Seq)>,
     /// Who waits for a segment to be sealed.

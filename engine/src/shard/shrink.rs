@@ -2,10 +2,10 @@
 
 use super::command::LogNumber;
 use super::shard::{Event, Shard};
+use super::verb::Verdict;
 use crate::format::manifest::Edit;
 use crate::id::Seq;
-use crate::manifest::ManifestError;
-use crate::segment::closed::open_file;
+use crate::segment::closed::{Closed, open_file};
 use crate::segment::shrink;
 use strandline_disk::Disk;
 
@@ -26,29 +26,40 @@ impl<D: Disk> Shard<D> {
         }
     }
 
-    /// Shrinks the next segment, unless one is being shrunk, or its log is changed by a verb just now.
+    /// Shrinks the next segment, unless one is being shrunk. Those of a log that a verb changes just now wait for its end.
     pub(super) fn shrink_next(&mut self) {
         if self.shrinking.is_some() || self.closing.is_some() {
             return;
         }
-        let Some((number, seq, size)) = self.to_shrink.pop_front() else { return };
-        let log = &self.logs[number.0];
-        let free = !log.verb_at_work && !log.deleted && log.latch.is_none();
-        let found = log.closed.iter().find(|closed| closed.id.seq == seq && closed.sealed).filter(|_| free).cloned();
-        let Some(closed) = found else { return self.shrink_next() };
+        let Some((number, size, closed)) = self.next_to_shrink() else { return };
+        let seq = closed.id.seq;
         self.shrinking = Some((number, seq));
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
         self.spawn_background(number, async move {
-            let shrunk = async {
-                let (_, file) = open_file(&disk, &closed.id, closed.generation).await.map_err(ManifestError::Disk)?;
-                shrink::prepare(&disk, &file, &closed, size).await.map_err(ManifestError::Disk)?;
+            let shrunk: Verdict<strandline_disk::File> = async {
+                let (_, file) = open_file(&disk, &closed.id, closed.generation).await?;
+                shrink::prepare(&disk, &file, &closed, size).await?;
                 // Durable before anything is cut: the manifest says where the footer is.
                 edits.submit(vec![Edit::Shrunk { segment: closed.id.clone(), size }]).await?;
                 Ok(file)
-            };
-            let result = shrunk.await;
-            Event::Shrunk { log: number, segment: seq, size, result: result.map(|file| (file, closed.size)) }
+            }
+            .await;
+            Event::Shrunk { log: number, segment: seq, size, result: shrunk.map(|file| (file, closed.size)) }
         });
+    }
+
+    /// Takes the next segment that is still there and may be shrunk now.
+    fn next_to_shrink(&mut self) -> Option<(LogNumber, u64, Closed)> {
+        loop {
+            let may_go = |(number, ..): &(LogNumber, Seq, u64)| !self.logs[number.0].verb_at_work;
+            let place = self.to_shrink.iter().position(may_go)?;
+            let (number, seq, size) = self.to_shrink.remove(place)?;
+            let log = &self.logs[number.0];
+            let found = log.closed.iter().find(|closed| closed.id.seq == seq && closed.sealed);
+            if let Some(closed) = found.filter(|_| !log.deleted && log.latch.is_none()) {
+                return Some((number, size, closed.clone()));
+            }
+        }
     }
 
     /// The manifest knows the new size: the file may be cut.
@@ -57,7 +68,7 @@ impl<D: Disk> Shard<D> {
         number: LogNumber,
         seq: Seq,
         size: u64,
-        result: Result<(strandline_disk::File, u64), ManifestError>,
+        result: Verdict<(strandline_disk::File, u64)>,
     ) {
         match result {
             Ok((file, from)) => {
@@ -70,7 +81,8 @@ impl<D: Disk> Shard<D> {
             }
             Err(error) => {
                 tracing::warn!(log = %self.logs[number.0].id, %error, "a segment was not shrunk");
-                self.latch_what_the_manifest_took_along(&error);
+                // What could only not be read took nothing along.
+                self.heed_failure::<()>(&Err(error));
                 self.end_shrinking();
             }
         }

@@ -1,10 +1,11 @@
-//! Siblings: what the shards of a store share. One device is below all of them, so that a flush that failed concerns each.
+//! Siblings: what the shards of a store share. One device is below all of them, so that a flush that failed concerns each, and one
+//! root directory, whose names any of them may give or take away.
 
 use crate::id::{Generation, SegmentId, Uid};
 use crate::manifest::state::ReleasedRecord;
 use crate::removal::release::Given;
 use crate::removal::spares::Spares;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use strandline_disk::DiskError;
@@ -18,6 +19,7 @@ pub struct Siblings {
     pub(super) going: Going,
     /// Files for new segments.
     pub(crate) spares: Spares,
+    claimed: Mutex<BTreeSet<SegmentId>>,
     logs: AtomicUsize,
 }
 
@@ -68,11 +70,36 @@ impl Drop for UntilGone {
     }
 }
 
+/// Segments whose directories nobody else makes or deletes while this lives.
+#[derive(Debug)]
+pub(super) struct Claim {
+    siblings: Arc<Siblings>,
+    segments: Vec<SegmentId>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claimed = self.siblings.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        claimed.retain(|segment| !self.segments.contains(segment));
+    }
+}
+
 impl Siblings {
     /// With these files for new segments.
     #[must_use]
     pub fn new(spares: Spares) -> Siblings {
         Siblings { spares, ..Siblings::default() }
+    }
+
+    /// Claims the directories of segments that the manifest may not know: one in which a segment is being made looks like a stray until
+    /// it does. Gives the segment that is claimed already.
+    pub(super) fn claim(self: &Arc<Siblings>, segments: Vec<SegmentId>) -> Result<Claim, SegmentId> {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(taken) = segments.iter().find(|segment| claimed.contains(segment)) {
+            return Err(taken.clone());
+        }
+        claimed.extend(segments.iter().cloned());
+        Ok(Claim { siblings: self.clone(), segments })
     }
 
     /// Takes room for one more log; false when there are as many as there may be.

@@ -14,18 +14,27 @@ impl<D: Disk> Shard<D> {
     pub(super) fn delete_directory(&mut self, name: String, answer: Answer<Verdict<()>>) {
         let foreign = |reason: &str| VerbError::Foreign { name: name.clone(), reason: reason.to_owned() };
         let readings = layout::candidate_ids(&name);
-        let known = readings.iter().find(|id| self.knows(id)).cloned();
-        let checked = match (known, Name::new(&name)) {
-            (Some(segment), _) => Err(VerbError::Known { name: name.clone(), segment }),
-            (None, _) if readings.is_empty() => Err(foreign("its name is not that of a segment")),
-            (None, Err(_)) => Err(foreign("its name is not one of a directory here")),
-            (None, Ok(plain)) => Ok(plain),
+        // Claimed before it is looked for: what is being made meanwhile is known when its claim ends.
+        let claim = self.siblings.claim(readings.clone());
+        let known = claim.as_ref().err().or_else(|| readings.iter().find(|id| self.knows(id))).cloned();
+        let checked = match (known, claim, Name::new(&name)) {
+            (Some(segment), ..) | (None, Err(segment), _) => Err(VerbError::Known { name: name.clone(), segment }),
+            (None, Ok(_), _) if readings.is_empty() => Err(foreign("its name is not that of a segment")),
+            (None, Ok(_), Err(_)) => Err(foreign("its name is not one of a directory here")),
+            (None, Ok(claim), Ok(plain)) => Ok((claim, plain)),
         };
         match checked {
             Err(error) => answer.give(Err(error)),
-            Ok(plain) => {
+            Ok((claim, plain)) => {
                 let disk = self.disk.clone();
-                self.spawn(async move { Event::Answered { give: give(answer, remove(&disk, &plain, &name).await) } });
+                self.spawn(async move {
+                    let result = remove(&disk, &plain, &name).await;
+                    drop(claim);
+                    Event::Done(Box::new(move |shard| {
+                        shard.heed_failure(&result);
+                        answer.give(result);
+                    }))
+                });
             }
         }
     }
@@ -36,10 +45,6 @@ impl<D: Disk> Shard<D> {
         let listed = state.logs.get(&id.log).is_some_and(|log| log.segments.contains_key(&id.seq));
         listed || state.released.values().any(|released| released.segment == *id)
     }
-}
-
-fn give(answer: Answer<Verdict<()>>, result: Verdict<()>) -> Box<dyn FnOnce()> {
-    Box::new(move || answer.give(result))
 }
 
 async fn remove<D: Disk>(disk: &D, plain: &Name, name: &str) -> Verdict<()> {
