@@ -44,8 +44,10 @@ pub struct Queued<A> {
     pub receipt: Receipt,
     /// When it was taken, since boot in nanoseconds.
     pub taken_ns: u64,
-    /// A new segment begins with it, because the stamps before it lay ahead of the clock.
-    pub rolls: bool,
+    /// A new segment begins with it, because the stamp before it, which is kept here in wall ms, lay ahead of the clock.
+    pub rolls: Option<u64>,
+    /// It was given its offset by another replica: a fence may let it in.
+    pub repairs: bool,
     /// Who waits for it; nobody once it was answered as accepted.
     pub answer: Option<Answer<Result<Receipt, AppendError>>>,
     /// Its share of the store's limits, given back when dropped.

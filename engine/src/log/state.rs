@@ -153,7 +153,7 @@ pub struct Log<A> {
     pub marked_end: Offset,
     /// The store time of the last batch, wall ms.
     pub last_store_time_ms: u64,
-    /// How many batches were ever taken; those that are not in `queued` any more were staged or refused.
+    /// How many batches were taken and not refused; those that are not in `queued` any more were staged.
     pub taken: u64,
     /// Truncations that were asked for and not answered: offsets are not given meanwhile.
     pub truncating: usize,

@@ -67,8 +67,8 @@ impl<D: Disk> Shard<D> {
         if let Some(error) = refusal(log, expected, batch.record_count()) {
             return admitted.answer(answer, Err(error));
         }
-        let rolls = log.stamps_lie_ahead(wall_ms);
-        if rolls {
+        let rolls = log.stamps_lie_ahead(wall_ms).then_some(log.last_store_time_ms);
+        if rolls.is_some() {
             log.last_store_time_ms = 0; // The one exception to the clamp: the next segment stamps true time.
         }
         let (first, end) = (log.end, log.end.plus(u64::from(batch.record_count())));
@@ -87,7 +87,8 @@ impl<D: Disk> Shard<D> {
             Level::Written | Level::Durable => Some(answer),
         };
         let taken_ns = self.now.boot_ns;
-        log.queued.push_back(Queued { batch, receipt, taken_ns, rolls, answer, admitted });
+        let repairs = expected.is_some();
+        log.queued.push_back(Queued { batch, receipt, taken_ns, rolls, repairs, answer, admitted });
         self.list(number);
     }
 

@@ -37,7 +37,7 @@ impl<D: Disk> Shard<D> {
         let wall_ms = self.now.wall_ms;
         if let Some(active) = log.active.as_ref() {
             let old = is_old(active.opened_at_ms, age_of(&self.config, log), wall_ms);
-            if !first.rolls && !old && active.has_room(length) {
+            if first.rolls.is_none() && !old && active.has_room(length) {
                 if active.may_fly(length) {
                     return Ok(());
                 }
@@ -93,7 +93,7 @@ impl<D: Disk> Shard<D> {
         self.close_active(number);
         let log = &mut self.logs[number.0];
         let opened_at_ms = log.queued.front_mut().map_or(self.now.wall_ms, |first| {
-            first.rolls = false;
+            first.rolls = None;
             first.receipt.store_time_ms
         });
         let header = SegmentHeader {

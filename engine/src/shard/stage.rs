@@ -109,7 +109,7 @@ impl<D: Disk> Shard<D> {
         for queued in log.queued.iter().take(self.before_the_next_verb(number)) {
             let more = length + total_length(queued.batch.payload().len());
             let over = active.buffer_bytes(more) > self.config.commit_bytes_max as usize;
-            if appends > 0 && (over || queued.rolls || !active.has_room(more) || !active.may_fly(more)) {
+            if appends > 0 && (over || queued.rolls.is_some() || !active.has_room(more) || !active.may_fly(more)) {
                 break;
             }
             (appends, length) = (appends + 1, more);
@@ -169,15 +169,31 @@ impl<D: Disk> Shard<D> {
 
     /// Answers everything that waits in a log with the same refusal. What had been accepted is lost, and receipts for it are void.
     pub(super) fn refuse_all(&mut self, number: LogNumber, error: &AppendError) {
+        self.refuse_behind(number, 0, error);
+    }
+
+    /// As `refuse_all`, but the first `kept` of what waits go on waiting.
+    pub(super) fn refuse_behind(&mut self, number: LogNumber, kept: usize, error: &AppendError) {
         let log = &mut self.logs[number.0];
-        let accepted = log.queued.iter().filter(|queued| queued.answer.is_none()).count();
-        if log.end > log.staged_end {
-            log.losses.note(log.staged_end);
-            log.end = log.staged_end;
+        let refused = log.queued.split_off(kept);
+        let accepted = refused.iter().filter(|queued| queued.answer.is_none()).count();
+        let end = log.queued.back().map_or(log.staged_end, |queued| queued.receipt.end);
+        if log.end > end {
+            log.losses.note(end);
+            log.end = end;
+        }
+        // Who began a segment with the true time did not: the next one has to.
+        if let Some(before_ms) = refused.iter().find_map(|queued| queued.rolls) {
+            log.last_store_time_ms = before_ms;
+        }
+        // As if they had never been taken: verbs count the batches before them.
+        log.taken -= refused.len() as u64;
+        for waiting in self.verbs.get_mut(&number).into_iter().flatten() {
+            waiting.after = waiting.after.min(log.taken);
         }
         self.queue.counters.lost.fetch_add(accepted as u64, Ordering::Relaxed);
-        log.queued_bytes = 0;
-        for Queued { answer, admitted, .. } in log.queued.drain(..) {
+        for Queued { batch, answer, admitted, .. } in refused {
+            log.queued_bytes -= batch.payload().len();
             match answer {
                 Some(answer) => admitted.answer(answer, Err(error.clone())),
                 None => drop(admitted),

@@ -5,7 +5,7 @@ use super::shard::Shard;
 use super::verb::{SegmentState, Verb};
 use crate::error::{AppendError, VerbError};
 use crate::format::manifest::Edit;
-use crate::log::{Log, Successor};
+use crate::log::{Log, Queued, Successor};
 use crate::pending::Answer;
 use std::collections::{BTreeMap, VecDeque};
 use strandline_disk::{Disk, DiskError, Verb as Kind};
@@ -102,7 +102,7 @@ impl<D: Disk> Shard<D> {
         }
         match verb {
             Verb::Fence { until, answer } => {
-                // What was taken after it and waits is refused: the log ends where it was staged.
+                // What was taken after it is no part of the log yet: that ends where it was staged.
                 let until = until.unwrap_or_default().max(log.staged_end);
                 self.fence(number, Some(until), answer);
             }
@@ -171,12 +171,15 @@ impl<D: Disk> Shard<D> {
         }
     }
 
-    /// What waits was taken before the fence was durable.
+    /// What waits was taken before the fence was durable. Repairs that the fence lets in go on, up to the first batch that it does not:
+    /// the offsets behind that one are not given.
     pub(super) fn refuse_what_is_fenced(&mut self, number: LogNumber) {
         let log = &self.logs[number.0];
         if let Some(until) = log.fence {
+            let is_let_in = |queued: &&Queued<Admitted>| queued.repairs && queued.receipt.end <= until;
+            let kept = log.queued.iter().take_while(is_let_in).count();
             let error = AppendError::Fenced { log: log.id.clone(), until };
-            self.refuse_all(number, &error);
+            self.refuse_behind(number, kept, &error);
         }
     }
 
@@ -191,9 +194,10 @@ impl<D: Disk> Shard<D> {
         self.logs[number.0].verb_at_work = false;
         finish(self);
         self.list(number);
-        // Timers that came due meanwhile did nothing.
+        // Timers that came due meanwhile did nothing, and nothing of the log was shrunk.
         self.let_rest(number);
         self.sleep_later(number);
+        self.shrink_next();
     }
 
     /// A verb that needs the head of a log which could not be roused is not tried again and again.
