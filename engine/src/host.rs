@@ -21,7 +21,7 @@ impl Unanswered for Result<(), Refusal> {
 
 /// A host that keeps the list of segments itself.
 pub trait Host: Send + Sync {
-    /// The store is about to make this segment: ahead of a roll, for a new log, or for what a truncation rewrites. The host answers when
+    /// The store is about to make this segment: ahead of a roll, for a new log, or, once more, for what a truncation rewrites. The host answers when
     /// its own list durably holds it, from any thread; until then nothing is made. Called on a shard's thread: it must not block.
     fn register(&self, segment: &SegmentId, answer: Answer<Result<(), Refusal>>);
 }

@@ -70,6 +70,14 @@ pub enum VerbError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The host does not let the segment be rewritten.
+    #[error("the host refused to register segment {segment}, which would be rewritten: {reason}; nothing was changed")]
+    Host {
+        /// The segment.
+        segment: SegmentId,
+        /// What it said.
+        reason: String,
+    },
     /// An earlier write of the log failed.
     #[error("log {log} takes no changes since segment {} failed at {} ({}): open the store again, or delete the log", latch.segment, latch.position, latch.source)]
     Latched {

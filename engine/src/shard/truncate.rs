@@ -11,9 +11,10 @@ use crate::config::sabotaged;
 use crate::error::VerbError;
 use crate::format::manifest::{Edit, ReleaseReason};
 use crate::format::segment::{SegmentFooter, SegmentHeader, SegmentState};
+use crate::host::{Refusal, SharedHost};
 use crate::id::{Cut, Epoch, Generation, Life, Offset, Seq, StoreId, Uid};
 use crate::layout;
-use crate::manifest::Edits;
+use crate::manifest::{Edits, ManifestError};
 use crate::pending::Answer;
 use crate::segment::active::{Active, Found, PreparedFile};
 use crate::segment::closed::Closed;
@@ -114,6 +115,7 @@ impl<D: Disk> Shard<D> {
             store: self.store,
             life: self.life,
             siblings: self.siblings.clone(),
+            host: self.config.host.clone(),
             log: log.id.clone(),
             epoch: Epoch(epoch.0 + 1),
             sealed_at_ms: self.now.wall_ms,
@@ -204,6 +206,8 @@ impl<D: Disk> Shard<D> {
         self.heed_failure::<()>(&Err(error.clone()));
         let source = match error {
             VerbError::Disk(source) => source.clone(),
+            // Refused before it came near the disk.
+            VerbError::Manifest(ManifestError::Full { .. } | ManifestError::Latched(_)) => return,
             VerbError::Manifest(error) => super::settle::as_disk_error(error),
             _ => return, // Nothing was changed.
         };
@@ -219,6 +223,7 @@ struct Cutting<D> {
     store: StoreId,
     life: Life,
     siblings: Arc<Siblings>,
+    host: Option<SharedHost>,
     log: crate::id::LogId,
     epoch: Epoch,
     sealed_at_ms: u64,
@@ -244,8 +249,9 @@ impl<D: Disk> Cutting<D> {
                     let end = self.give_up(end.max(start), &gone, Vec::new()).await?;
                     return Ok(Done { end, epoch: self.epoch, head: Head::None, gone });
                 }
+                let found = self.survey_cut(&file, base, end).await?;
                 self.give_up(end, &gone, Vec::new()).await?;
-                let active = self.shorten(file, base, opened_at_ms, end).await?;
+                let active = self.shorten(file, base, opened_at_ms, found).await?;
                 Ok(Done { end, epoch: self.epoch, head: Head::Active(Box::new(active)), gone })
             }
             Some(Target::Closed(closed)) => self.cut_closed(*closed, (start, end), gone).await,
@@ -283,8 +289,9 @@ impl<D: Disk> Cutting<D> {
         })
     }
 
-    /// Clears what was dropped of the active segment, durably, and goes on behind what is left.
-    async fn shorten(&self, file: PreparedFile, base: Offset, opened_at_ms: u64, end: Offset) -> Verdict<Active> {
+    /// What will be left of the active segment, and what is behind it. Nothing is cut right behind rot: the end of what verifies lies
+    /// before that, and the next append would go over it.
+    async fn survey_cut(&self, file: &PreparedFile, base: Offset, end: Offset) -> Verdict<Survey> {
         // Its end is known by the cut. Said as the end of the segment, it would hide what was dropped far behind it.
         let expected = Expected {
             uid: file.uid,
@@ -295,6 +302,14 @@ impl<D: Disk> Cutting<D> {
             cut: Some(Cut { end, epoch: self.epoch }),
         };
         let found = survey::survey(&self.disk, &file.file, &expected).await?;
+        match found.damage.iter().find(|damage| damage.to >= end) {
+            Some(damage) => Err(VerbError::Damaged { segment: file.id.clone(), position: damage.position }),
+            None => Ok(found),
+        }
+    }
+
+    /// Clears what was dropped of the active segment, durably, and goes on behind what is left.
+    async fn shorten(&self, file: PreparedFile, base: Offset, opened_at_ms: u64, found: Survey) -> Verdict<Active> {
         let directory = {
             let name = layout::directory_name(&file.id);
             transfer::open_directory(&self.disk, &self.disk.root(), &name).await?
@@ -321,6 +336,13 @@ impl<D: Disk> Cutting<D> {
             gone.push((closed.id.seq, closed.uid, closed.generation));
             let end = self.give_up(end.max(start), &gone, Vec::new()).await?;
             return Ok(Done { end, epoch: self.epoch, head: Head::None, gone });
+        }
+        // Retention may have given it up in the host's list: what is rewritten then would be an orphan.
+        if let Some(host) = &self.host {
+            let (answer, answered) = crate::pending::pair();
+            host.0.register(&closed.id, answer);
+            let refused = |refusal: Refusal| VerbError::Host { segment: closed.id.clone(), reason: refusal.reason };
+            answered.await.map_err(refused)?;
         }
         let newest = self.siblings.going.newest(&closed.id).max(Some(closed.generation)).unwrap_or_default();
         let next = Closed {

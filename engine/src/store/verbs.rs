@@ -68,8 +68,10 @@ impl Log {
     /// read any more, but their bytes stay.
     ///
     /// # Errors
-    /// [`VerbError::PinTooLarge`] when that is more than `pin_bytes_max`, [`VerbError::OutOfRange`].
+    /// [`VerbError::PinTooLarge`] when that is more than `pin_bytes_max`, [`VerbError::OutOfRange`], or what [`Log::stats`] answers.
     pub fn pin(&self, from: Offset) -> Result<Pin, VerbError> {
+        // Held first and looked at then: what a trim takes away in between is seen to be gone.
+        let pin = Pin { number: self.shared.pins.hold(from), log: self.clone() };
         let info = self.stats().wait()?;
         let held = info.segments.iter().filter(|segment| segment.end > from);
         let (bytes, limit) = (held.map(|segment| segment.file_bytes).sum::<u64>(), self.pin_bytes_max);
@@ -81,7 +83,7 @@ impl Log {
             let (log, requested) = (self.id().clone(), from);
             return Err(VerbError::OutOfRange { log, requested, start: bounds.start, end: bounds.end });
         }
-        Ok(Pin { number: self.shared.pins.hold(from), log: self.clone() })
+        Ok(pin)
     }
 
     pub(super) fn ask<T>(&self, verb: impl FnOnce(Answer<Verdict<T>>) -> Verb) -> Asked<T> {

@@ -119,6 +119,7 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("VerbError::NotOldest", VERBS, "only_the_oldest_sealed_segment_is_deleted_and_one_that_is_gone_is_no_error"),
     ("VerbError::NotSealed", VERBS, "only_the_oldest_sealed_segment_is_deleted_and_one_that_is_gone_is_no_error"),
     ("VerbError::OutOfRange", VERBS, "an_offset_that_is_not_in_the_log_is_refused_by_every_verb_that_takes_one"),
+    ("VerbError::Host", VERBS, "a_sealed_segment_that_the_host_has_given_up_is_not_rewritten"),
     ("VerbError::Known", VERBS, "a_directory_is_deleted_only_when_no_segment_is_meant_and_nothing_else_is_in_it"),
     ("VerbError::Foreign", VERBS, "a_directory_is_deleted_only_when_no_segment_is_meant_and_nothing_else_is_in_it"),
     ("VerbError::PinTooLarge", VERBS, "a_pin_holds_no_more_than_it_may_and_what_it_holds_stays_until_it_is_dropped"),

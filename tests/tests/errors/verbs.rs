@@ -212,3 +212,54 @@ fn a_segment_that_the_host_does_not_want_is_not_made() {
     assert!(!place.path().join("unwanted-r0-s0").join("data.0").exists());
     append(&log_of(&store, "wanted"), b"v");
 }
+
+/// Wants every segment until it is told otherwise.
+struct Changes(std::sync::atomic::AtomicBool);
+
+impl Host for Changes {
+    fn register(&self, segment: &SegmentId, answer: Answer<Result<(), Refusal>>) {
+        let gone = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        let reason = format!("segment {segment} was given up");
+        answer.give(if gone { Err(Refusal { reason }) } else { Ok(()) });
+    }
+}
+
+#[test]
+fn a_sealed_segment_that_the_host_has_given_up_is_not_rewritten() {
+    let place = place();
+    let host = Arc::new(Changes(false.into()));
+    let store = open(Config { host: Some(SharedHost(host.clone())), ..small(place.path()) });
+    let log = three_segments(&store, "cut");
+    host.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    let refused = log.truncate_to(Offset(1)).wait();
+    let reason = "segment cut-r0-s0 was given up".to_owned();
+    assert_eq!(refused, Err(VerbError::Host { segment: segment(&log, 0), reason }));
+    assert_eq!(append(&log, b"v").first, Offset(6), "nothing was changed");
+    host.0.store(false, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(log.truncate_to(Offset(1)).wait().map(|cut| cut.end), Ok(Offset(1)));
+}
+
+#[test]
+fn a_pin_that_meets_a_trim_is_refused_or_holds() {
+    let place = place();
+    let store = open(small(place.path()));
+    let log = log_of(&store, "race");
+    for _ in 0..12 {
+        append(&log, b"v");
+        log.seal().wait().expect("sealed");
+    }
+    for number in 0..12 {
+        let pin = std::thread::scope(|scope| {
+            let pin = scope.spawn(|| log.pin(Offset(number)));
+            assert_eq!(log.trim(Offset(number + 1)).wait(), Ok(Offset(number + 1)));
+            pin.join().expect("no panic")
+        });
+        match pin {
+            Ok(_pin) => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                assert!(place.path().join(format!("race-r0-s{number}")).exists(), "offset {number} is held");
+            }
+            Err(error) => assert!(matches!(error, VerbError::OutOfRange { .. }), "{error}"),
+        }
+    }
+}
