@@ -1,8 +1,10 @@
 //! What the store does when nothing fails.
 
+use std::time::Duration;
 use strandline::Offset;
-use strandline::ReadError;
+use strandline::config::Config;
 use strandline::manifest::state::Stage;
+use strandline::{ReadError, SegmentState};
 use strandline_disk::sim::Loss;
 use strandline_tests::harness::checker;
 use strandline_tests::harness::files::Disk;
@@ -112,4 +114,23 @@ fn store_times_go_back_to_true_time_once_and_not_again_after_a_reopen() {
     let disk = Disk::look(&machine.world, &machine.config).expect("a manifest");
     let opened = disk.segments().iter().filter(|segment| segment.record.opening().is_some()).count();
     assert_eq!(opened, 2, "one roll is enough");
+}
+
+#[test]
+fn a_segment_that_is_old_enough_is_rolled_though_nothing_is_appended_and_the_next_append_begins_another() {
+    let config = Config { segment_max_age: Some(Duration::from_secs(60)), ..small() };
+    let mut machine = Machine::new(60, config);
+    machine.open().expect("an open");
+    let append = Step::Append { log: 0, batches: 1, records: 2, bytes: 300 };
+    machine.run(&[Step::OpenLog(0), Step::Answer, append, Step::Answer]).expect("an append");
+    let states = |machine: &mut Machine| -> Vec<SegmentState> {
+        let info = machine.info(0).expect("an answer").expect("statistics");
+        info.segments.iter().map(|segment| segment.state).collect()
+    };
+    assert_eq!(states(&mut machine), [SegmentState::Active]);
+    machine.run(&[Step::Jump(60_000), Step::Idle]).expect("an idle minute");
+    assert_eq!(states(&mut machine), [SegmentState::Sealed]);
+    machine.run(&[append, Step::Answer]).expect("an append");
+    assert_eq!(states(&mut machine), [SegmentState::Sealed, SegmentState::Active]);
+    machine.apply(Step::Reopen).expect("an open");
 }
