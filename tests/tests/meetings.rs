@@ -307,3 +307,23 @@ fn a_segment_that_a_fence_kept_from_beginning_with_the_true_time_begins_with_the
     let segments = answer_of(&mut machine, info).expect("statistics").segments;
     assert_eq!(segments.len(), 2, "stamps never go back within a segment: {segments:?}");
 }
+
+#[test]
+fn a_segment_that_was_rewritten_while_a_flush_failed_does_not_take_the_place_of_the_old_one() {
+    let mut fired = 0;
+    for turns in 0..TURNS {
+        let mut machine = opened(13, 2);
+        machine.run(&[append(0), append(0), append(0), ask(Ask::Seal), append(1), Step::Idle]).expect("appends");
+        machine.tolerant = true;
+        machine.run(&[ask(Ask::Truncate(At::Back(1))), Step::Turn(turns)]).expect("turns");
+        let when = When::VerbOnPath(Kind::Write, "t1-r0-s0".to_owned());
+        machine.world.inject(Fault { when, what: What::FailedSyncDropsDevice, times: Times::Once });
+        machine.run(&[append(1), Step::Answer]).expect("answers");
+        fired += machine.world.faults_fired();
+        machine.world.clear_faults();
+        machine.tolerant = false;
+        let cut = Step::PowerFailure { loss: Loss::DropAll, again_after: None };
+        machine.apply(cut).unwrap_or_else(|text| panic!("after {turns} turns: {text}"));
+    }
+    assert!(fired > 0, "no flush failed");
+}

@@ -135,9 +135,14 @@ impl Failures {
         if before == seen { before + 1 } else { seen }
     }
 
+    /// How many there were.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
     /// The count and the last failure, when there were more than `seen`.
     pub(super) fn since(&self, seen: u64) -> Option<(u64, DiskError)> {
-        let count = self.count.load(Ordering::Acquire);
+        let count = self.count();
         if count == seen {
             return None;
         }

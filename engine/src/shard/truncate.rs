@@ -357,7 +357,13 @@ impl<D: Disk> Cutting<D> {
         // Given up before it is there: whatever comes between, the file is removed unless the segment stands in it.
         let made = Edit::released(&next.id, next.uid, next.generation, ReleaseReason::Orphan);
         self.edits.submit(vec![made]).await?;
+        let failures = self.siblings.failures.count();
         let footer = self.rewrite(&closed, &loaded.file, loaded.data_end, &next, end).await?;
+        // A flush that failed meanwhile, of whatever file, may have dropped what was written here; the sync after it answers well all the
+        // same. The old file is still there, and stays.
+        if let Some((_, source)) = self.siblings.failures.since(failures) {
+            return Err(VerbError::Disk(source));
+        }
         let next = Closed { logical_bytes: footer.logical_bytes(), ..next };
         let replaced = Edit::Replaced {
             segment: next.id.clone(),

@@ -54,7 +54,7 @@ impl Log {
         self.ask(|answer| Verb::Stats { answer })
     }
 
-    /// Reads every batch of the log, or of one segment, and tells what does not verify. Appends go on behind it.
+    /// Reads every batch of the log, or of one segment, and tells what does not verify. Appends wait until it has ended.
     pub fn verify(&self, seq: Option<Seq>) -> Asked<Verified> {
         self.ask(|answer| Verb::Verify { seq, answer })
     }
