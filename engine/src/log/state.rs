@@ -278,6 +278,17 @@ impl<A> Log<A> {
         self.active.as_ref().is_some_and(|active| active.unflushed_bytes() > 0)
     }
 
+    /// One of the segments that take no more appends.
+    #[must_use]
+    pub fn closed_at(&self, seq: Seq) -> Option<&Closed> {
+        self.closed.iter().find(|closed| closed.id.seq == seq)
+    }
+
+    /// One of the segments that take no more appends.
+    pub fn closed_at_mut(&mut self, seq: Seq) -> Option<&mut Closed> {
+        self.closed.iter_mut().find(|closed| closed.id.seq == seq)
+    }
+
     /// Takes all ends over from what recovery found.
     pub fn begin_at(&mut self, end: Offset) {
         (self.end, self.staged_end, self.written_end, self.durable_end) = (end, end, end, end);

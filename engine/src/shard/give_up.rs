@@ -95,7 +95,7 @@ impl<D: Disk> Shard<D> {
         if log.active.as_ref().is_some_and(|active| active.id.seq == seq) {
             return answer.give(Err(VerbError::NotSealed { segment }));
         }
-        let Some(closed) = log.closed.iter().find(|closed| closed.id.seq == seq) else { return answer.give(Ok(())) };
+        let Some(closed) = log.closed_at(seq) else { return answer.give(Ok(())) };
         if !closed.sealed {
             return answer.give(Err(VerbError::NotSealed { segment }));
         }

@@ -98,7 +98,7 @@ impl<D: Disk> Shard<D> {
     /// Answers those who wait for a segment to be sealed.
     pub(super) fn answer_sealings(&mut self, number: LogNumber, seq: Seq, result: &Result<(), VerbError>) {
         let waiting = self.sealings.remove(&(number, seq)).unwrap_or_default();
-        let closed = self.logs[number.0].closed.iter().find(|closed| closed.id.seq == seq);
+        let closed = self.logs[number.0].closed_at(seq);
         for (dropped, answer) in waiting {
             answer.give(match (result, closed) {
                 (Ok(()), Some(closed)) => Ok(sealed(closed, dropped)),
@@ -138,7 +138,7 @@ impl<D: Disk> Shard<D> {
     pub(super) fn rebuild_index(&mut self, number: LogNumber, seq: Seq, answer: Answer<Verdict<()>>) {
         let log = &self.logs[number.0];
         let segment = SegmentId { log: log.id.clone(), seq };
-        let Some(closed) = log.closed.iter().find(|closed| closed.id.seq == seq).cloned() else {
+        let Some(closed) = log.closed_at(seq).cloned() else {
             let active = log.active.as_ref().is_some_and(|active| active.id.seq == seq);
             let error = if active { VerbError::NotSealed { segment } } else { VerbError::NoSuchSegment { segment } };
             return answer.give(Err(error));
@@ -152,7 +152,7 @@ impl<D: Disk> Shard<D> {
             Box::new(move |shard: &mut Shard<D>| {
                 shard.heed_failure(&result);
                 if result.is_ok()
-                    && let Some(closed) = shard.logs[number.0].closed.iter_mut().find(|closed| closed.id.seq == seq)
+                    && let Some(closed) = shard.logs[number.0].closed_at_mut(seq)
                 {
                     closed.loaded = None; // Opened again when it is read.
                 }

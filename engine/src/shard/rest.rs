@@ -50,8 +50,7 @@ impl<D: Disk> Shard<D> {
             return;
         }
         let dormant = log.dormant.clone();
-        let closed =
-            dormant.as_ref().and_then(|dormant| log.closed.iter().find(|closed| closed.id.seq == dormant.seq)).cloned();
+        let closed = dormant.as_ref().and_then(|dormant| log.closed_at(dormant.seq)).cloned();
         // Durable before the first write: a crash in between would hide what was written.
         let durable = self.edits.submit(vec![Edit::Dirty { log: log.id.clone() }]);
         let (disk, life) = (self.disk.clone(), self.life);

@@ -141,8 +141,7 @@ impl<D: Disk> Shard<D> {
         if log.verb_at_work {
             return self.watch_age(number); // It may change the head, or take the log away.
         }
-        let dormant =
-            log.dormant.as_ref().and_then(|dormant| log.closed.iter().find(|closed| closed.id.seq == dormant.seq));
+        let dormant = log.dormant.as_ref().and_then(|dormant| log.closed_at(dormant.seq));
         if let (Some(age), Some(head)) = (age_of(&self.config, log), dormant) {
             if is_old(head.opened_at_ms, Some(age), self.now.wall_ms) {
                 return self.rouse(number); // What it is roused to is old at once.

@@ -424,7 +424,7 @@ impl<D: Disk> Shard<D> {
 
     /// Starts sealing a closed segment: index, footer, manifest edit.
     pub(super) fn seal(&mut self, number: LogNumber, segment: Seq) {
-        let Some(closed) = self.logs[number.0].closed.iter().find(|closed| closed.id.seq == segment) else { return };
+        let Some(closed) = self.logs[number.0].closed_at(segment) else { return };
         let Some(loaded) = closed.loaded.clone().filter(|_| !closed.sealed) else { return };
         let (disk, edits, size) = (self.disk.clone(), self.edits.clone(), closed.size);
         // Sealing stamps true time, even where the clamp holds the stamps of the batches.
@@ -449,7 +449,7 @@ impl<D: Disk> Shard<D> {
 
     fn settle_sealed(&mut self, number: LogNumber, segment: Seq, result: Result<u64, ManifestError>) {
         let log = &mut self.logs[number.0];
-        let Some(closed) = log.closed.iter_mut().find(|closed| closed.id.seq == segment) else { return };
+        let Some(closed) = log.closed_at_mut(segment) else { return };
         match result {
             Ok(sealed_at_ms) => {
                 closed.sealed = true;

@@ -19,7 +19,7 @@ impl<D: Disk> Shard<D> {
         data_end: strandline_disk::Position,
     ) {
         let log = &self.logs[number.0];
-        let Some(closed) = log.closed.iter().find(|closed| closed.id.seq == seq) else { return };
+        let Some(closed) = log.closed_at(seq) else { return };
         if let Some(size) = shrink::shrunk_size(closed.size, data_end, index_entries) {
             self.to_shrink.push_back((number, seq, size));
             self.shrink_next();
@@ -72,7 +72,7 @@ impl<D: Disk> Shard<D> {
     ) {
         match result {
             Ok((file, from)) => {
-                if let Some(closed) = self.logs[number.0].closed.iter_mut().find(|closed| closed.id.seq == seq) {
+                if let Some(closed) = self.logs[number.0].closed_at_mut(seq) {
                     closed.size = size;
                     closed.loaded = None; // Opened again, with its footer elsewhere, when it is read.
                 }

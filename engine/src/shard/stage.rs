@@ -11,7 +11,7 @@ use crate::id::Offset;
 use crate::log::{Flight, Level, Log, Queued, Staged};
 use crate::segment::tail::Laid;
 use std::sync::atomic::Ordering;
-use strandline_disk::{BLOCK, Disk};
+use strandline_disk::{BLOCK, Buffer, Disk, Position};
 
 /// A further commit of a log starts beside those in flight when so many payload bytes wait. Less would only split what the next
 /// commit takes whole.
@@ -147,10 +147,7 @@ impl<D: Disk> Shard<D> {
         if pad > 0 {
             active.lay_mark(&header, &mut buffer[filled..filled + pad]);
         }
-        active.laid(&buffer, at);
-        let (end, end_offset, file) = (active.staged_end(), log.staged_end, active.file.clone());
-        let flight = Flight { number: 0, staged, end_offset, end, durable_to, durable: false, landed: false };
-        Ok(Write { log: number, file, buffer, at, level, flight })
+        write_of(number, log, (buffer, at), level, staged).ok_or(Hold::Event)
     }
 
     /// Lays a mark: an empty batch that says how far the log is durable. Nothing when no buffer is free: it is looked at again.
@@ -160,11 +157,7 @@ impl<D: Disk> Shard<D> {
         let active = log.active.as_mut().filter(|active| !active.is_new())?;
         let Laid { mut buffer, at, kept } = active.lay(self.disk.pool(), HEADER_BYTES)?;
         active.lay_mark(&header, &mut buffer[kept..kept + HEADER_BYTES]);
-        active.laid(&buffer, at);
-        let (end, end_offset, file) = (active.staged_end(), log.staged_end, active.file.clone());
-        let (durable_to, staged) = (log.durable_end, Vec::new());
-        let flight = Flight { number: 0, staged, end_offset, end, durable_to, durable: false, landed: false };
-        Some(Write { log: number, file, buffer, at, level: Level::Durable, flight })
+        write_of(number, log, (buffer, at), Level::Durable, Vec::new())
     }
 
     /// Answers everything that waits in a log with the same refusal. What had been accepted is lost, and receipts for it are void.
@@ -204,6 +197,22 @@ impl<D: Disk> Shard<D> {
             self.list(number); // They waited for what will not be staged.
         }
     }
+}
+
+/// The write of what was laid into a buffer.
+fn write_of(
+    number: LogNumber,
+    log: &mut Log<Admitted>,
+    (buffer, at): (Buffer, Position),
+    level: Level,
+    staged: Vec<Staged<Admitted>>,
+) -> Option<Write> {
+    let (durable_to, end_offset) = (log.durable_end, log.staged_end);
+    let active = log.active.as_mut()?;
+    active.laid(&buffer, at);
+    let (end, file) = (active.staged_end(), active.file.clone());
+    let flight = Flight { number: 0, staged, end_offset, end, durable_to, durable: false, landed: false };
+    Some(Write { log: number, file, buffer, at, level, flight })
 }
 
 /// What a mark of this log says.
