@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use strandline::{AppendError, Batch, Counters, Log, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic};
 pub use strandline::{Config, Level};
 
+/// Segments that retention keeps.
+const SEGMENTS_KEPT: u64 = 3;
+
 /// How long files that were given up may take to become ready.
 const WARM_WAIT: Duration = Duration::from_secs(20);
 
@@ -31,6 +34,29 @@ pub struct Subject {
 /// One log of it. Every thread may have its own.
 #[derive(Clone)]
 pub struct Lane(Log);
+
+/// Retention as a broker has it: gives up what is older than some segments, a segment at a time, while the log grows.
+pub struct Retention {
+    lane: Lane,
+    keep_records: u64,
+    start: u64,
+}
+
+impl Retention {
+    /// Keeps a few segments of records of so many bytes.
+    pub fn new(subject: &Subject, record_bytes: usize) -> Retention {
+        let of_segment = (subject.segment_bytes / record_bytes as u64).max(1);
+        Retention { lane: subject.lane().clone(), keep_records: SEGMENTS_KEPT * of_segment, start: 0 }
+    }
+
+    /// The log ends here. Asks for a trim when enough is too old, and does not wait for it.
+    pub fn grown_to(&mut self, end: u64) {
+        if end - self.start.min(end) >= self.keep_records + self.keep_records / SEGMENTS_KEPT {
+            self.start = end - self.keep_records;
+            drop(self.lane.0.trim(Offset(self.start)));
+        }
+    }
+}
 
 /// An append that has been asked for.
 pub struct Appending(Pending<Result<Receipt, AppendError>>);
@@ -170,11 +196,6 @@ impl Subject {
 }
 
 impl Lane {
-    /// Gives up what lies before `start`, as retention does, without waiting for it.
-    pub fn trim(&self, start: u64) {
-        drop(self.0.trim(Offset(start)));
-    }
-
     /// Asks for one record, in a batch of its own, to be appended durably.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
 //! append-latency: one producer, one record per batch, each durable before the next.
 //!
-//! Store: from before the record is pushed into a builder until its receipt. Ceiling: a bare ring, one durable write of
+//! Store: one that has been in use, with a short retention; from before the record is pushed into a builder until its receipt. Ceiling: a bare ring, one durable write of
 //! the same size in whole blocks.
 
 use super::{Context, Scenario};
 use crate::error::BenchError;
 use crate::noise::noise;
 use crate::rounds::{Outcome, Rounds};
-use crate::subject::{Subject, config};
+use crate::subject::{Retention, Subject, config};
 use crate::window::{Figures, Window};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,8 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     let subject = Subject::open(context.config(config(&directory.join("store"))))?;
     let value = noise(case.record_bytes);
     let window = context.plan.window();
-    // Unmeasured: the first segment is made, buffers are touched for the first time.
+    // Unmeasured: files are there to be used again, the first segment is made, buffers are touched for the first time.
+    subject.warm(context.plan.spare_segments(), context.interrupt)?;
     append_for(context, &subject, &value, window / 10)?;
     ceiling.window(window / 10, context.interrupt)?;
     let mut rounds = Rounds::default();
@@ -59,7 +60,7 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
 
 /// Appends for so long.
 fn append_for(context: &Context<'_>, subject: &Subject, value: &[u8], time: Duration) -> Result<Window, BenchError> {
-    let mut window = Window::new();
+    let (mut window, mut retention) = (Window::new(), Retention::new(subject, value.len()));
     subject.timed(&mut window, |window| {
         let end = Instant::now() + time;
         loop {
@@ -67,7 +68,7 @@ fn append_for(context: &Context<'_>, subject: &Subject, value: &[u8], time: Dura
             if started >= end {
                 break;
             }
-            subject.lane().append(value)?;
+            retention.grown_to(subject.lane().append(value)?);
             let ended = Instant::now();
             window.took_until(ended, ended - started);
             window.records += 1;

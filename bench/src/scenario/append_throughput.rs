@@ -1,6 +1,7 @@
 //! append-throughput: many appends in flight, a batch a record, each durable when it is answered.
 //!
-//! Store: one producer with many in flight, or many producers that wait. Ceiling: a bare ring that writes as many bytes at
+//! Store: one that has been in use, with a short retention, so that the files of old segments become those of new ones; one producer
+//! with many in flight, or many producers that wait. Ceiling: a bare ring that writes as many bytes at
 //! once as the store's commits of the same round had on average, and counts as many records for each write.
 
 use super::produce::{Until, keep_in_flight, side_by_side};
@@ -9,7 +10,7 @@ use crate::ceiling::Payload;
 use crate::error::BenchError;
 use crate::noise::noise;
 use crate::rounds::{Outcome, Rounds};
-use crate::subject::{Subject, config};
+use crate::subject::{Retention, Subject, config};
 use crate::window::{Figures, Window};
 use std::time::Duration;
 
@@ -56,7 +57,8 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     let mut ceiling = context.append_ceiling(&directory, case.record_bytes)?;
     let subject = Subject::open(context.config(config(&directory.join("store"))))?;
     let window = context.plan.window();
-    // Unmeasured: the first segment is made, buffers are touched for the first time.
+    // Unmeasured: files are there to be used again, the first segment is made, buffers are touched for the first time.
+    subject.warm(context.plan.spare_segments(), context.interrupt)?;
     append(context, &subject, case, window / 10)?;
     let mut rounds = Rounds::default();
     for round in 0..context.plan.rounds {
@@ -80,9 +82,11 @@ pub fn append(context: &Context<'_>, subject: &Subject, case: &Case, time: Durat
     let value = noise(case.record_bytes);
     let mut window = Window::new();
     let until = Until::new(time, bytes_max(context.plan), context.interrupt);
+    let mut retention = Retention::new(subject, case.record_bytes);
+    let grown = |end| retention.grown_to(end);
     subject.timed(&mut window, |window| match case.producers {
-        Producers::InFlight(count) => keep_in_flight(subject.lanes(), &value, count, until, window, |_| {}),
-        Producers::Threads(count) => side_by_side(subject.lane(), &value, count, until, window),
+        Producers::InFlight(count) => keep_in_flight(subject.lanes(), &value, count, until, window, grown),
+        Producers::Threads(count) => side_by_side(subject.lane(), &value, count, until, window, grown),
     })?;
     Ok(window)
 }
@@ -94,7 +98,7 @@ pub fn per_commit(window: &Window, record_bytes: usize) -> Payload {
     Payload { bytes: records * record_bytes as f64, records }
 }
 
-/// Payload bytes that a window may append: nothing is removed while a case runs, and disks are finite.
+/// Payload bytes that a window may append: not every scenario gives anything up, and disks are finite.
 pub fn bytes_max(plan: Plan) -> u64 {
     let of_case: u64 = match plan.scale {
         Scale::Smoke => 256 << 20,

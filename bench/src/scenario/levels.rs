@@ -42,6 +42,7 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     let directory = context.subdirectory(format!("levels-{}", case.name))?;
     let mut ceiling = context.append_ceiling(&directory, RECORD_BYTES)?;
     let subject = Subject::open(context.config(config(&directory.join("store"))))?;
+    subject.warm(context.plan.spare_segments(), context.interrupt)?;
     let window = context.plan.window();
     append(context, &subject, case.level, window / 10)?;
     let mut rounds = Rounds::default();

@@ -35,6 +35,7 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
     context.preparing(scenario, CASES[0]);
     let directory = context.subdirectory("mixed".to_owned())?;
     let subject = Subject::open_many(context.config(config(&directory.join("store"))), 2)?;
+    subject.warm(context.plan.spare_segments(), context.interrupt)?;
     let cold_records = cold_bytes(context.plan.scale) / COLD_RECORD_BYTES;
     subject.lanes()[1].fill(&noise(COLD_RECORD_BYTES as usize), cold_records, context.interrupt)?;
     let window = context.plan.window();

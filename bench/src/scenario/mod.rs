@@ -89,6 +89,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// How many files a store is to have ready before it is measured.
+    pub fn spare_segments(self) -> u64 {
+        if self.scale == Scale::Smoke { 2 } else { 8 }
+    }
+
     /// How long one side is measured at a stretch.
     fn window(&self) -> Duration {
         self.time / (2 * self.rounds)

@@ -34,6 +34,7 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     let directory = context.subdirectory(format!("open-loop-{:.0}", case.part * 100.0))?;
     let mut ceiling = context.append_ceiling(&directory, BUSY.record_bytes)?;
     let subject = Subject::open(context.config(config(&directory.join("store"))))?;
+    subject.warm(context.plan.spare_segments(), context.interrupt)?;
     let window = context.plan.window();
     append(context, &subject, &BUSY, window / 10)?;
     let mut rounds = Rounds::default();

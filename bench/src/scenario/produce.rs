@@ -54,22 +54,31 @@ pub fn keep_in_flight(
     until.interrupt.check()
 }
 
-/// So many threads that each append one record and wait until it is durable.
+/// So many threads that each append one record and wait until it is durable. `durable` hears where the log ends from one of them.
 pub fn side_by_side(
     lane: &Lane,
     value: &[u8],
     threads: usize,
     until: Until<'_>,
     window: &mut Window,
+    durable: impl FnMut(u64) + Send,
 ) -> Result<(), BenchError> {
     let mut windows: Vec<Window> = (0..threads).map(|_| window.helper()).collect();
     let (start, of_one) = (Barrier::new(threads), Until { bytes: until.bytes / threads as u64, ..until });
-    let work = |window: &mut Window| {
+    let work = |window: &mut Window, durable: &mut dyn FnMut(u64)| {
         start.wait();
-        keep_in_flight(std::slice::from_ref(lane), value, 1, of_one, window, |_| {})
+        keep_in_flight(std::slice::from_ref(lane), value, 1, of_one, window, durable)
     };
+    let mut durable = Some(durable);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = windows.iter_mut().map(|window| scope.spawn(move || work(window))).collect();
+        let mut spawn = |window| {
+            let durable = durable.take();
+            scope.spawn(move || match durable {
+                Some(mut durable) => work(window, &mut durable),
+                None => work(window, &mut |_| {}),
+            })
+        };
+        let workers: Vec<_> = windows.iter_mut().map(&mut spawn).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a producer does not panic"))
     })?;
     windows.iter().for_each(|of_thread| window.absorb(of_thread));
@@ -95,7 +104,7 @@ mod tests {
         done.expect("appended");
         assert_eq!((window.records, window.bytes, ends), (10, 10 << 10, (1..=10).collect()));
         let until = Until::new(Duration::from_millis(10), u64::MAX, &interrupt);
-        side_by_side(subject.lane(), &[7; 1 << 10], 3, until, &mut window).expect("appended");
+        side_by_side(subject.lane(), &[7; 1 << 10], 3, until, &mut window, |_| {}).expect("appended");
         assert!(window.records >= 13);
         assert_eq!(subject.lane().read(window.records - 1, 1).expect("the last record").next, window.records);
         subject.close().expect("closed");

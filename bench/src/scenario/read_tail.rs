@@ -26,6 +26,7 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
     context.preparing(scenario, CASE);
     let directory = context.subdirectory("read-tail".to_owned())?;
     let subject = Subject::open(context.config(config(&directory.join("store"))))?;
+    subject.warm(context.plan.spare_segments(), context.interrupt)?;
     // No ceiling takes its half of the time.
     let window = context.plan.window() * 2;
     follow(context, &subject, window / 10, 0)?;
