@@ -224,6 +224,38 @@ fn the_parts_of_the_engine_do_not_name_the_ring() {
     }
 }
 
+/// What a decision must not know: the clock, the disk, threads, the environment, the store that it decides about.
+const NOT_FOR_DECISIONS: [&str; 10] = [
+    "std::time",
+    "std::fs",
+    "std::io",
+    "std::env",
+    "std::thread",
+    "std::sync",
+    "async ",
+    "rustix",
+    "strandline::Store",
+    "strandline::Config",
+];
+
+#[test]
+fn decisions_are_pure_and_their_files_import_without_a_circle() {
+    let decisions = sources("sweeper/src/decide");
+    let mut edges = BTreeSet::new();
+    for source in &decisions {
+        let code = source.code();
+        let found = NOT_FOR_DECISIONS.iter().find(|word| code.contains(**word));
+        assert_eq!(found, None, "{}", source.path);
+        let [_, from] = source.module("sweeper/src").try_into().unwrap_or_default();
+        let named = named_paths(source, "sweeper/src").into_iter().filter(|path| path.len() == 2);
+        edges.extend(
+            named.map(|path| (from.clone(), path[1].clone())).filter(|(from, to)| from != to && !from.is_empty()),
+        );
+    }
+    assert!(edges.len() > 20, "the imports were found: {edges:?}");
+    assert_eq!(circle(edges.iter()), None);
+}
+
 #[test]
 fn imports_are_found_in_every_spelling() {
     let text = "use crate::{a, b::{c, d}};\nuse super::super::e::f;\nuse super::g;\nfn h() { crate::i::j() }\n\

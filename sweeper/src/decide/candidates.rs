@@ -1,9 +1,8 @@
 //! The first step of the orphan sweep: which directories are worth asking the authority about.
 
-use super::clock::Now;
+use super::attempts::Attempts;
+use super::clock::{Hold, Now};
 use super::entry::{DirectoryName, Entry, Evidence, Header, Kind, readings};
-use super::guard::Skipped;
-use super::review::Attempts;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -116,15 +115,10 @@ enum Sorted {
 /// Those that could not be removed before come last, so that they never keep the others from being tracked.
 ///
 /// # Errors
-/// [`Skipped::ClockHeld`] while no age counts.
-pub fn candidates(
-    entries: &[Entry],
-    now: &Now,
-    survey: &Survey<'_>,
-    attempts: &Attempts,
-) -> Result<Candidates, Skipped> {
+/// The [`Hold`] while no age counts: the pass is skipped.
+pub fn candidates(entries: &[Entry], now: &Now, survey: &Survey<'_>, attempts: &Attempts) -> Result<Candidates, Hold> {
     if let Some(hold) = now.held {
-        return Err(Skipped::ClockHeld(hold));
+        return Err(hold);
     }
     let mut all = Candidates::default();
     for entry in entries {

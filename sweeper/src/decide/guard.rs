@@ -37,6 +37,12 @@ pub enum Skipped {
     Aborted(#[from] Aborted),
 }
 
+impl From<Hold> for Skipped {
+    fn from(hold: Hold) -> Skipped {
+        Skipped::ClockHeld(hold)
+    }
+}
+
 /// Whether the authority's list can decide about `directories` directories of segments at all.
 ///
 /// # Errors

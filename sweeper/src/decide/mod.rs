@@ -1,10 +1,11 @@
 //! Decisions: plain data and `now` in, what goes and why out. No clock, no I/O, no look at a configuration.
 //!
 //! Two halves stand side by side. Retention: `segment` -> `effective` -> `expired` -> `fate` -> `plan`, with `roll` beside it and
-//! `lifetime` and `warning` telling an operator the same in words. Orphans: `entry` -> `candidates` -> `authority` -> `review`, with
-//! `guard` in front and `mode` behind. Both take their time from `clock`, which says whether ages can be believed at all.
+//! `lifetime` and `warning` telling an operator the same in words. Orphans: `entry` -> `candidates` -> `authority` -> `guard` -> `review`, with
+//! `attempts` and `mode` beside them. Both take their time from `clock`, which says whether ages can be believed at all.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
+mod attempts;
 mod authority;
 mod candidates;
 mod clock;
@@ -21,6 +22,7 @@ mod roll;
 mod segment;
 mod warning;
 
+pub use attempts::Attempts;
 pub use authority::{Aborted, Answers, AuthorityError, Explained, Inquiry, Standing, Unexplained, explain};
 pub use candidates::{AGE_MIN_MS, Authority, Candidate, Candidates, Reported, Survey, TRACKED_MAX, candidates};
 pub use clock::{CLOCK_TOLERANCE_MS, ClockGuard, Hold, Now, RESTART_GAP_MS, RESTART_GRACE_MS, Reading};
@@ -37,8 +39,7 @@ pub use lifetime::{
 pub use mode::{Mode, ModeError};
 pub use plan::{Caps, Held, HeldBy, Plan, Planned, Turn, plan};
 pub use review::{
-    Attempts, Brake, HeldOrphan, READY_MAX, Ready, Review, ReviewLimits, SHARE_READY_MIN, Sighting, Sightings, WhyHeld,
-    review,
+    Brake, HeldOrphan, READY_MAX, Ready, Review, ReviewLimits, SHARE_READY_MIN, Sighting, Sightings, WhyHeld, review,
 };
 pub use roll::{
     BelowFloor, Roll, SEGMENT_MAX_AGE_FLOOR_MS, STAMP_AHEAD_MAX_MS, StampAhead, check_segment_max_age, roll_timer_ms,

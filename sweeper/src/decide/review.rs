@@ -1,5 +1,6 @@
 //! The third step of the orphan sweep: which unexplained directories have been seen often enough, and the brake.
 
+use super::attempts::Attempts;
 use super::authority::Unexplained;
 use super::candidates::{Candidate, TRACKED_MAX, sort_oldest_first};
 use super::entry::{DirectoryName, Evidence};
@@ -51,29 +52,6 @@ impl Sightings {
             .filter(|sighting| sighting.evidence == candidate.evidence && sighting.ctime_ms == candidate.ctime_ms);
         let passes = same.map_or(1, |sighting| sighting.passes.saturating_add(1));
         Sighting { passes, evidence: candidate.evidence.clone(), ctime_ms: candidate.ctime_ms }
-    }
-}
-
-/// How often each directory could not be removed. Such a directory comes after the others, so that it starves none of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attempts(BTreeMap<DirectoryName, u32>);
-
-impl Attempts {
-    /// A removal failed.
-    pub fn failed(&mut self, name: &DirectoryName) {
-        let failures = self.0.entry(name.clone()).or_default();
-        *failures = failures.saturating_add(1);
-    }
-
-    /// Forgets the names that are gone.
-    pub fn retain(&mut self, is_there: impl Fn(&DirectoryName) -> bool) {
-        self.0.retain(|name, _| is_there(name));
-    }
-
-    /// How often this name failed.
-    #[must_use]
-    pub fn failures(&self, name: &DirectoryName) -> u32 {
-        self.0.get(name).copied().unwrap_or_default()
     }
 }
 

@@ -28,6 +28,7 @@ struct History {
     sightings: Sightings,
     attempts: Attempts,
     is_host: bool,
+    tracked_max: usize,
     /// In how many passes each directory was unexplained, counted by hand.
     seen: BTreeMap<DirectoryName, (u32, Entry)>,
     counts: Counts,
@@ -46,10 +47,10 @@ macro_rules! ensure {
 impl History {
     fn run(seed: u64) -> Result<Counts, String> {
         let mut world = World::new(seed);
-        let is_host = world.random.once_in(2);
+        let (is_host, tracked_max) = (world.random.once_in(2), world.random.pick(&[2, 6, 40]));
         let (turn, sightings, attempts) = (Turn::default(), Sightings::default(), Attempts::default());
         let (seen, counts) = (BTreeMap::new(), Counts::default());
-        let mut history = History { world, turn, sightings, attempts, is_host, seen, counts };
+        let mut history = History { world, turn, sightings, attempts, is_host, tracked_max, seen, counts };
         for _ in 0..60 {
             history.step()?;
         }
@@ -71,6 +72,8 @@ impl History {
             }
             20 => self.world.confirm(),
             21 => self.world.change_policy(),
+            22 => self.world.litter(),
+            _ if self.world.random.once_in(3) => self.world.litter_much(),
             _ => self.world.litter(),
         }
         Ok(())
@@ -147,7 +150,11 @@ impl History {
         let live: HashSet<SegmentId> = self.world.live().collect();
         let is_list_lost = self.world.random.once_in(12);
         let listed = if is_list_lost { HashSet::new() } else { live.clone() };
-        let set = LiveSet { complete: !self.world.random.once_in(12), segments: listed.len() as u64 };
+        let complete = !self.world.random.once_in(12);
+        let (segments, half) = (listed.len() as u64, listed.len() / 2);
+        // What is not complete lacks segments that live.
+        let listed = if complete { listed } else { self.world.live().take(half).collect() };
+        let set = LiveSet { complete, segments };
         let now = self.now()?;
         let entries: Vec<Entry> = self.world.disk.values().cloned().collect();
         match self.explain_pass(&entries, &now, &listed, set) {
@@ -168,8 +175,8 @@ impl History {
         set: LiveSet,
     ) -> Result<Explained, Skipped> {
         let authority = if self.is_host { Authority::Host } else { Authority::Own { known: listed } };
-        let live_uids = HashMap::new();
-        let survey = Survey { store: STORE, live_uids: &live_uids, authority, age_min_ms: AGE_MIN_MS, tracked_max: 6 };
+        let (live_uids, tracked_max) = (HashMap::new(), self.tracked_max);
+        let survey = Survey { store: STORE, live_uids: &live_uids, authority, age_min_ms: AGE_MIN_MS, tracked_max };
         let candidates = candidates(entries, now, &survey, &self.attempts)?;
         check_authority(set, candidates.directories)?;
         let inquiry = Inquiry::new(&candidates);
@@ -209,7 +216,7 @@ impl History {
 
     fn review_pass(&mut self, explained: &Explained, live: &HashSet<SegmentId>) -> Checked {
         self.count_sightings(explained);
-        let limits = ReviewLimits { mass_confirmed: false, tracked_max: 6, ..deleting(2, 3) };
+        let limits = ReviewLimits { mass_confirmed: false, tracked_max: self.tracked_max, ..deleting(2, 3) };
         let reviewed = review(&explained.unexplained, &self.sightings, &self.attempts, &limits);
         ensure!(reviewed.ready.len() <= 3, "over the cap of a pass");
         self.counts.braked += u64::from(reviewed.brake.is_some());
@@ -282,7 +289,7 @@ fn run_histories(count: u64) {
     }
     eprintln!("seeds {seeds:?} in {:?}: {all:?}", started.elapsed());
     if is_long {
-        let counts = [all.expired, all.held_by_clock, all.orphans_removed, all.orphans_kept, all.skipped];
+        let counts = [all.expired, all.held_by_clock, all.orphans_removed, all.orphans_kept, all.skipped, all.braked];
         assert!(counts.iter().all(|count| *count > 0), "something never happened: {all:?}");
     }
 }

@@ -185,6 +185,23 @@ fn a_stamp_ahead_is_reported_from_the_first_millisecond_past_ten_minutes() {
 }
 
 #[test]
+fn a_segment_rolls_at_its_age_and_not_a_millisecond_before() {
+    let at = |age: u64| rolls_by_age(&active(0, NOW - age), &Now::trusted(NOW), &rolling(None, None, Some(HOUR)));
+    assert_eq!(at(HOUR - 1), Roll::NotBefore { at_ms: NOW + 1 });
+    assert_eq!(at(HOUR), Roll::Due { age_ms: HOUR, segment_max_age_ms: HOUR });
+    let off = rolls_by_age(&active(0, 1), &Now::trusted(NOW), &rolling(Some(1), None, None));
+    assert_eq!(off, Roll::Off, "off is off, whatever else is due");
+}
+
+#[test]
+fn a_segment_that_was_never_written_to_never_rolls() {
+    let written = active(0, NOW - DAY);
+    let empty = Segment { end: written.base, byte_size: 0, ..written };
+    let roll = rolls_by_age(&empty, &Now::trusted(NOW), &rolling(None, None, Some(HOUR)));
+    assert_eq!(roll, Roll::Empty);
+}
+
+#[test]
 fn reasons_print_their_own_numbers_and_who_set_them() {
     let found = expired(&[sealed(0, NOW - 11), sealed(1, NOW)], &Now::trusted(NOW), &bounds(Some(10), Some(150)));
     assert_eq!(

@@ -172,14 +172,14 @@ impl World {
     }
 
     pub fn wait(&mut self) {
-        let step = self.random.pick(&[1_000, 60_000, 600_000, 3_600_000, 40 * 3_600_000]);
+        let step = self.random.pick(&[60_000, 600_000, 3_600_000, 3_600_000, 40 * 3_600_000]);
         self.true_ms += self.random.below(step) + 1;
     }
 
     pub fn jump(&mut self) {
         let minute = 60_000;
         self.wrong_ms =
-            self.random.pick(&[0, 0, 4 * minute, -4 * minute, 90 * minute, -90 * minute, 5_000_000 * minute]);
+            self.random.pick(&[0, 0, 0, 0, 4 * minute, -4 * minute, 90 * minute, -90 * minute, 5_000_000 * minute]);
     }
 
     /// The process starts again, perhaps after a while, perhaps on a machine that started again as well.
@@ -217,6 +217,18 @@ impl World {
                     self.logs[at].policy = policy;
                 }
             }
+        }
+    }
+
+    /// Late repairs of many segments that retention has taken already: so many orphans at once that the brake must ask.
+    pub fn litter_much(&mut self) {
+        let Some(at) = self.some_log() else { return };
+        for _ in 0..self.random.below(15) {
+            let log = &mut self.logs[at];
+            let id = SegmentId { log: log.id.clone(), seq: Seq::new(log.next).expect("few segments") };
+            log.next += 1;
+            let evidence = self.live_evidence(&id);
+            self.put_directory(&id, evidence);
         }
     }
 
