@@ -225,7 +225,8 @@ fn a_failed_sync_of_the_root_latches_what_is_exposed_whoever_asked_for_it() {
 #[test]
 fn a_manifest_that_fails_for_a_new_log_latches_what_is_exposed() {
     let mut config = small();
-    config.flush_interval = std::time::Duration::from_secs(3_600); // What was written stays exposed.
+    // What was written stays exposed.
+    (config.flush_interval, config.idle_mark_after) = (Duration::from_secs(3_600), Duration::from_secs(3_600));
     let mut machine = opened_with(8, config, 1);
     // The first append after a rest hands in an edit of its own.
     machine.run(&[append(0), Step::Idle, append(0), Step::Answer, written(0), Step::Answer]).expect("appends");
