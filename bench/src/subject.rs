@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use strandline::{AppendError, Batch, Counters, Log, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic};
 pub use strandline::{Config, Level};
 
+/// Appends between two looks of retention at the end of its log.
+const LOOKS_EVERY: u64 = 1_024;
+
 /// Segments that retention keeps.
 const SEGMENTS_KEPT: u64 = 3;
 
@@ -40,13 +43,22 @@ pub struct Retention {
     lane: Lane,
     keep_records: u64,
     start: u64,
+    asked: u64,
 }
 
 impl Retention {
     /// Keeps a few segments of records of so many bytes.
     pub fn new(subject: &Subject, record_bytes: usize) -> Retention {
         let of_segment = (subject.segment_bytes / record_bytes as u64).max(1);
-        Retention { lane: subject.lane().clone(), keep_records: SEGMENTS_KEPT * of_segment, start: 0 }
+        Retention { lane: subject.lane().clone(), keep_records: SEGMENTS_KEPT * of_segment, start: 0, asked: 0 }
+    }
+
+    /// One more append was asked for. Looks now and then where the log ends.
+    pub fn asked(&mut self) {
+        self.asked += 1;
+        if self.asked.is_multiple_of(LOOKS_EVERY) {
+            self.grown_to(self.lane.0.bounds().end.0);
+        }
     }
 
     /// The log ends here. Asks for a trim when enough is too old, and does not wait for it.

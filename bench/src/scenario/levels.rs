@@ -11,7 +11,7 @@ use crate::error::BenchError;
 use crate::metrics::Metric;
 use crate::noise::noise;
 use crate::rounds::{Outcome, Rounds};
-use crate::subject::{Level, Subject, config};
+use crate::subject::{Level, Retention, Subject, config};
 use crate::window::{Figures, Window};
 use std::time::Duration;
 
@@ -82,8 +82,12 @@ fn schedule<'a>(context: &Context<'a>, time: Duration) -> Schedule<'a> {
 /// Appends by the schedule for so long, and says how many records it gave up.
 fn append(context: &Context<'_>, subject: &Subject, level: Level, time: Duration) -> Result<(Window, u64), BenchError> {
     let (value, mut window, mut given_up) = (noise(RECORD_BYTES), Window::new(), 0);
+    let mut retention = Retention::new(subject, value.len());
     subject.timed(&mut window, |window| {
-        given_up = schedule(context, time).follow(window, || subject.lane().try_start(&value, level))?;
+        given_up = schedule(context, time).follow(window, || {
+            retention.asked();
+            subject.lane().try_start(&value, level)
+        })?;
         Ok(())
     })?;
     Ok((window, given_up))

@@ -10,7 +10,7 @@ use crate::error::BenchError;
 use crate::metrics::Metric;
 use crate::noise::noise;
 use crate::rounds::{Outcome, Rounds};
-use crate::subject::{Level, Subject, config};
+use crate::subject::{Level, Retention, Subject, config};
 use crate::window::{Figures, Window};
 use std::time::Duration;
 
@@ -64,9 +64,12 @@ fn follow(context: &Context<'_>, subject: &Subject, rate: f64, time: Duration) -
     let value = noise(BUSY.record_bytes);
     let count = ((rate * time.as_secs_f64()) as u64).clamp(1, bytes_max(context.plan) / value.len() as u64);
     let schedule = Schedule { rate, count, bytes: value.len(), interrupt: context.interrupt };
-    let (mut window, mut given_up) = (Window::new(), 0);
+    let (mut window, mut given_up, mut retention) = (Window::new(), 0, Retention::new(subject, value.len()));
     subject.timed(&mut window, |window| {
-        given_up = schedule.follow(window, || subject.lane().try_start(&value, Level::Durable))?;
+        given_up = schedule.follow(window, || {
+            retention.asked();
+            subject.lane().try_start(&value, Level::Durable)
+        })?;
         Ok(())
     })?;
     Ok((window, given_up))
