@@ -3,6 +3,7 @@
 use crate::format::batch::HEADER_BYTES;
 use crate::format::index;
 use crate::host::SharedHost;
+use crate::policy::{HOST_FIELD_BYTES_MAX, HOST_FIELDS_MAX, is_own_field};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -130,6 +131,12 @@ pub struct Config {
     pub idle_clean_after: Duration,
     /// How long opening waits for another process to let go of the store. Default 30 s.
     pub lock_wait: Duration,
+    /// The fields of policies that the host gives a meaning, at most 16 names of at most 64 bytes; any other is refused. Default
+    /// `spread_by`.
+    pub host_fields: Vec<String>,
+    /// Size of the audit log in bytes: a multiple of 16,384 from 64 KiB to 64 MiB. It is made at the first change of a policy, and its oldest
+    /// quarter makes room for the newest. Default 4 MiB.
+    pub audit_bytes: u64,
     /// The host that decides which segments exist: it is asked before one is made. None by default: the store decides by itself.
     #[serde(skip)]
     pub host: Option<SharedHost>,
@@ -158,6 +165,8 @@ pub enum Sabotage {
     CutBeforeEdit,
     /// A log that rests is written before the manifest durably knows that it is dirty.
     WriteBeforeDirty,
+    /// A change of a policy is answered before the manifest durably knows it.
+    AnswerPolicyBeforeEdit,
     /// The bytes of a segment go before the manifest durably knows that it was given up.
     ReleaseBeforeEdit,
     /// The shard's thread panics when it takes a read.
@@ -190,6 +199,12 @@ pub enum ConfigError {
         value: u64,
         /// The unit.
         unit: u64,
+    },
+    /// A field of policies would have two meanings.
+    #[error("host_fields names {name:?}, which has a meaning already: give the host's field a name of its own")]
+    FieldTaken {
+        /// The name.
+        name: String,
     },
     /// Two fields contradict each other.
     #[error(
@@ -254,6 +269,8 @@ impl Config {
             pin_bytes_max: 16 << 30,
             idle_clean_after: Duration::from_secs(60),
             lock_wait: Duration::from_secs(30),
+            host_fields: vec!["spread_by".to_owned()],
+            audit_bytes: 4 << 20,
             host: None,
             #[cfg(feature = "simulation")]
             sabotage: None,
@@ -276,6 +293,15 @@ impl Config {
         in_range("arena_bytes", self.arena_bytes as u64, ARENA_BYTES_MIN as u64, 1 << 34)?;
         in_range("manifest_bytes", self.manifest_bytes, 64 << 10, 1 << 30)?;
         multiple_of("manifest_bytes", self.manifest_bytes, 2 * block)?;
+        in_range("audit_bytes", self.audit_bytes, 64 << 10, 64 << 20)?;
+        multiple_of("audit_bytes", self.audit_bytes, 4 * block)?;
+        in_range("host_fields (count)", self.host_fields.len() as u64, 0, HOST_FIELDS_MAX as u64)?;
+        for name in &self.host_fields {
+            in_range("host_fields (bytes of a name)", name.len() as u64, 1, HOST_FIELD_BYTES_MAX as u64)?;
+            if is_own_field(name) || self.host_fields.iter().filter(|other| *other == name).count() > 1 {
+                return Err(ConfigError::FieldTaken { name: name.clone() });
+            }
+        }
         in_range("logs_max", self.logs_max as u64, 1, 1 << 20)?;
         in_range("shards", self.shards as u64, 1, 64)?;
         in_range("commit_depth", self.commit_depth as u64, 1, 32)?;

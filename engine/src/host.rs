@@ -1,7 +1,9 @@
 //! The host: the broker around the store, where it decides which segments exist. Its answers are awaited, never guessed.
 
-use crate::id::SegmentId;
+use crate::id::{SegmentId, Topic};
 use crate::pending::{Answer, Unanswered};
+use crate::policy::PolicyName;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,11 +21,35 @@ impl Unanswered for Result<(), Refusal> {
     }
 }
 
+/// Why a host cannot say now which topics are bound to which policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct BindingsUnavailable {
+    /// What it says.
+    pub reason: String,
+}
+
+/// Which topic is bound to which policy, where the host keeps that; `None` where the store does.
+pub type HostBindings = Result<Option<BTreeMap<Topic, PolicyName>>, BindingsUnavailable>;
+
+impl Unanswered for HostBindings {
+    fn unanswered() -> Self {
+        Err(BindingsUnavailable { reason: "the host let go of the question without an answer".to_owned() })
+    }
+}
+
 /// A host that keeps the list of segments itself.
 pub trait Host: Send + Sync {
     /// The store is about to make this segment: ahead of a roll, for a new log, or, once more, for what a truncation rewrites. The host answers when
     /// its own list durably holds it, from any thread; until then nothing is made. Called on a shard's thread: it must not block.
     fn register(&self, segment: &SegmentId, answer: Answer<Result<(), Refusal>>);
+
+    /// Which topic is bound to which policy, where the host keeps that itself, all of it or nothing: while any of it cannot be read, the
+    /// answer is an error and no policy is deleted. The default leaves it to the store. Answered from any thread; called on any thread,
+    /// a shard's too, so it must not block.
+    fn bindings(&self, answer: Answer<HostBindings>) {
+        answer.give(Ok(None));
+    }
 }
 
 /// A host, as the configuration holds it: equal only to itself.

@@ -23,9 +23,12 @@ pub const SPARE_DIRECTORY: &str = "spare";
 /// The directory of what was given up and is being emptied.
 pub const TRASH_DIRECTORY: &str = "trash";
 
+/// The directory of the audit log.
+pub const AUDIT_DIRECTORY: &str = "audit";
+
 /// The names below the root that belong to the store itself. None of them reads as a segment.
-pub const RESERVED: [&str; 6] =
-    [FORMAT_FILE, ID_FILE, PROBE_FILE, MANIFEST_DIRECTORY, SPARE_DIRECTORY, TRASH_DIRECTORY];
+pub const RESERVED: [&str; 7] =
+    [FORMAT_FILE, ID_FILE, PROBE_FILE, MANIFEST_DIRECTORY, SPARE_DIRECTORY, TRASH_DIRECTORY, AUDIT_DIRECTORY];
 
 // Tags of the Erlang external term format.
 const TERM_VERSION: u8 = 131;

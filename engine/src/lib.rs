@@ -4,6 +4,7 @@
 //! [`Log::read`] gives whole verified batches back. No async runtime is needed, and every one works.
 #![forbid(unsafe_code)]
 
+mod audit;
 pub mod batch;
 pub mod config;
 pub mod error;
@@ -26,15 +27,19 @@ mod sync;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Codec, ForeignBatch, Header, Record, StoredBatch, StoredRecord};
 pub use config::{Config, DirectIo, LogOptions, Preallocate, SmallCommits, SyncMode};
-pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, ReadError, VerbError};
-pub use host::{Host, Refusal, SharedHost};
+pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, PolicyError, ReadError, VerbError};
+pub use host::{BindingsUnavailable, Host, HostBindings, Refusal, SharedHost};
 pub use id::{LogId, Offset, RangeNumber, Topic};
 pub use log::shared::Bounds;
 pub use log::{Level, Receipt};
 pub use pending::{Pending, Unfinished};
+pub use policy::{Bound, Fields, Gate, Policies, Policy, PolicyName, TopicPolicy};
 pub use segment::time::Time;
 pub use shard::OpenReport;
 pub use shard::command::ReadAnswer;
+pub use shard::policies::{Changed, PolicyChange};
 pub use shard::verb::{LogInfo, Rot, Sealed, SegmentInfo, SegmentState, Truncated, Verified};
-pub use store::{Appending, Asked, Counters, Follower, Inventory, Log, Pin, ReadOptions, Reading, Seeking, Store};
+pub use store::{
+    Appending, Asked, Counters, Follower, Inventory, Log, Pin, PolicyDesk, ReadOptions, Reading, Seeking, Store,
+};
 pub use strandline_disk::Capabilities;

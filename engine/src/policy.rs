@@ -1,6 +1,18 @@
 //! Policy: how long the logs of a topic are kept, as named definitions that many topics share. Plain data; what follows from it is
 //! decided by the sweeper.
 
+mod fields;
+mod named;
+
+pub use fields::{
+    FieldError, FieldValue, Fields, HOST_FIELD_BYTES_MAX, HOST_FIELDS_MAX, HOST_VALUE_BYTES_MAX,
+    SEGMENT_MAX_AGE_MS_MIN, Vocabulary, is_own_field,
+};
+pub use named::{
+    BINDING_LEVEL, FIELD_LEVEL, Gate, Levels, POLICIES_MAX, POLICY_NAME_BYTES_MAX, Policies, PolicyName,
+    PolicyNameError, TopicPolicy,
+};
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The source itself: who imports whom, and the habits that a reader relies on.
 //!
 //! Floors, importing downward only:
-//! `store > shard > removal > log, manifest > segment > batch, config, error > format > id, layout, pending, policy, sync > the disk crate`.
+//! `store > shard > removal > log, manifest, audit > segment > batch, config, error > format > id, layout, pending, policy, sync > the disk crate`.
 //! Batches, the configuration's checks and errors speak of the format (lengths, checksums, positions), so they stand above it;
 //! ids, names, policies and the place of an answer know nothing of it and stand below. Within a floor modules import each other without a
 //! circle. In the disk crate `uring` and `sim` stand side by side on everything else.
@@ -15,7 +15,7 @@ const ENGINE: [&[&str]; 8] = [
     &["format"],
     &["batch", "config", "error", "host"],
     &["segment"],
-    &["log", "manifest"],
+    &["audit", "log", "manifest"],
     &["removal"],
     &["shard"],
     &["store"],

@@ -1,9 +1,11 @@
 //! What each verb may answer instead of doing it: one enum per verb, the cause kept, a sentence that says what to change.
 
 mod manifest;
+mod policy;
 mod verb;
 
 pub use manifest::ManifestError;
+pub use policy::PolicyError;
 pub use verb::VerbError;
 
 use crate::batch::Batch;

@@ -2,6 +2,7 @@
 //!
 //! What edits add up to is not known here.
 
+use super::policy_edit::PolicyEdit;
 use crate::id::{Epoch, Generation, Life, LogId, Offset, SegmentId, Uid};
 use strandline_disk::Position;
 
@@ -197,6 +198,8 @@ pub enum Edit {
         /// The log, and the largest number that it has used.
         segment: SegmentId,
     },
+    /// What is said of policies.
+    Policy(PolicyEdit),
 }
 
 impl Edit {

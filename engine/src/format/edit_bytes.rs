@@ -3,6 +3,7 @@
 
 use super::edit::{Edit, EditError, ReleaseReason};
 use super::field::{Reader, Writer, log_of, segment_of};
+use super::policy_edit::PolicyEdit;
 use crate::id::{Epoch, Generation, Life, LogId, Offset, SegmentId, Uid};
 use strandline_disk::Position;
 
@@ -32,6 +33,7 @@ impl Edit {
             Edit::Clean { .. } => 15,
             Edit::Dirty { .. } => 16,
             Edit::SeqUsed { .. } => 17,
+            Edit::Policy(edit) => edit.kind(),
         }
     }
 
@@ -57,6 +59,7 @@ impl Edit {
             Edit::LogFenced { log: of, .. } => log(of) + 1 + 8,
             Edit::Clean { segment: of, .. } => segment(of) + 8 + 8 + 8,
             Edit::SeqUsed { segment: of } => segment(of),
+            Edit::Policy(edit) => edit.fields_bytes(),
         };
         EDIT_HEADER_BYTES + fields
     }
@@ -109,6 +112,7 @@ impl Edit {
                 writer.u64(until.unwrap_or_default().0);
             }
             Edit::SeqUsed { segment } => write_segment(writer, segment),
+            Edit::Policy(edit) => edit.write_fields(writer),
             Edit::Clean { segment, end, end_position, last_store_time_ms } => {
                 write_segment(writer, segment);
                 write_numbers(writer, [end.0, end_position.0, *last_store_time_ms]);
@@ -199,6 +203,7 @@ fn read_fields(kind: u8, fields: &mut Reader<'_>) -> Result<Edit, EditError> {
         },
         16 => Edit::Dirty { log: read_log(fields)? },
         17 => Edit::SeqUsed { segment: read_segment(fields)? },
+        18..=23 => Edit::Policy(PolicyEdit::read_fields(kind, fields)?),
         unknown => return Err(EditError::Kind(unknown)),
     };
     Ok(edit)
@@ -295,6 +300,7 @@ fn read_uid(fields: &mut Reader<'_>) -> Result<Uid, EditError> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::any;
+    use super::super::policy_edit::tests::{any_policy_edit, by_the_table as policies_by_the_table};
     use super::*;
     use proptest::prelude::*;
 
@@ -436,7 +442,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_field_stands_where_the_format_says() {
-        for (edit, bytes) in by_the_table() {
+        for (edit, bytes) in by_the_table().into_iter().chain(policies_by_the_table()) {
             assert_eq!(encode(&edit), bytes, "{edit:?}");
             assert_eq!(decode(&bytes), Ok(edit));
         }
@@ -444,7 +450,7 @@ pub(super) mod tests {
 
     #[test]
     fn an_edit_that_is_cut_short_or_goes_on_is_refused_at_every_byte() {
-        for (edit, bytes) in by_the_table() {
+        for (edit, bytes) in by_the_table().into_iter().chain(policies_by_the_table()) {
             for length in 0..bytes.len() {
                 assert_eq!(decode(&bytes[..length]), Err(EditError::Short), "{edit:?}, {length} bytes");
             }
@@ -473,7 +479,7 @@ pub(super) mod tests {
             (&released, reason, 0, EditError::Field("reason")),
             (&released, reason, 4, EditError::Field("reason")),
             (&live, 0, 0, EditError::Kind(0)),
-            (&live, 0, 18, EditError::Kind(18)),
+            (&live, 0, 24, EditError::Kind(24)),
             (&prepared, prepared.len() - 1, 2, EditError::Field("written")),
             (&fenced, EDIT_HEADER_BYTES + 8, 2, EditError::Field("fenced")),
             (&fenced, EDIT_HEADER_BYTES + 8, 0, EditError::Field("until")),
@@ -491,53 +497,51 @@ pub(super) mod tests {
         let reason =
             prop::sample::select(vec![ReleaseReason::Expired, ReleaseReason::Superseded, ReleaseReason::Orphan]);
         let numbers = (any::number(), any::number(), any::number(), any::number(), any::number());
-        (1..=17_u8, any::segment_id(), any::uid(), any::<u32>().prop_map(Generation), reason, numbers).prop_map(
-            |(kind, segment, uid, generation, reason, (first, second, third, fourth, fifth))| match kind {
-                1 => Edit::Opened { life: Life(first) },
-                2 => Edit::LogCreated { log: segment.log },
-                3 => Edit::Prepared {
-                    segment,
-                    uid,
-                    generation,
-                    size: first,
-                    look_ahead: second,
-                    written: third % 2 == 0,
-                },
-                4 => Edit::Live { segment, base: Offset(first), opened_at_ms: second },
-                5 => Edit::Sealed {
-                    segment,
-                    end: Offset(first),
-                    logical_bytes: second,
-                    first_store_time_ms: third,
-                    last_store_time_ms: fourth,
-                    sealed_at_ms: fifth,
-                },
-                6 => Edit::Fenced { segment, end: Offset(first), end_position: Position(second) },
-                7 => Edit::StartOffset { log: segment.log, start: Offset(first), epoch: Epoch(second) },
-                8 => Edit::Released { segment, uid, generation, reason, hold_until_ms: first },
-                9 => Edit::Gone { uid },
-                10 => Edit::Truncated { log: segment.log, end: Offset(first), epoch: Epoch(second) },
-                11 => {
-                    replaced(
+        let of_logs = (1..=17_u8, any::segment_id(), any::uid(), any::<u32>().prop_map(Generation), reason, numbers);
+        let of_logs =
+            of_logs.prop_map(|(kind, segment, uid, generation, reason, (first, second, third, fourth, fifth))| {
+                match kind {
+                    1 => Edit::Opened { life: Life(first) },
+                    2 => Edit::LogCreated { log: segment.log },
+                    3 => Edit::Prepared {
                         segment,
                         uid,
                         generation,
-                        |which| if which % 2 == 0 { first ^ u64::from(which) } else { second },
-                    )
+                        size: first,
+                        look_ahead: second,
+                        written: third % 2 == 0,
+                    },
+                    4 => Edit::Live { segment, base: Offset(first), opened_at_ms: second },
+                    5 => Edit::Sealed {
+                        segment,
+                        end: Offset(first),
+                        logical_bytes: second,
+                        first_store_time_ms: third,
+                        last_store_time_ms: fourth,
+                        sealed_at_ms: fifth,
+                    },
+                    6 => Edit::Fenced { segment, end: Offset(first), end_position: Position(second) },
+                    7 => Edit::StartOffset { log: segment.log, start: Offset(first), epoch: Epoch(second) },
+                    8 => Edit::Released { segment, uid, generation, reason, hold_until_ms: first },
+                    9 => Edit::Gone { uid },
+                    10 => Edit::Truncated { log: segment.log, end: Offset(first), epoch: Epoch(second) },
+                    11 => replaced(segment, uid, generation, |which| {
+                        if which % 2 == 0 { first ^ u64::from(which) } else { second }
+                    }),
+                    12 => Edit::Shrunk { segment, size: first },
+                    13 => Edit::LogDeleted { log: segment.log },
+                    14 => Edit::LogFenced { log: segment.log, until: (second % 2 == 0).then_some(Offset(first)) },
+                    15 => Edit::Clean {
+                        segment,
+                        end: Offset(first),
+                        end_position: Position(second),
+                        last_store_time_ms: third,
+                    },
+                    16 => Edit::Dirty { log: segment.log },
+                    _ => Edit::SeqUsed { segment },
                 }
-                12 => Edit::Shrunk { segment, size: first },
-                13 => Edit::LogDeleted { log: segment.log },
-                14 => Edit::LogFenced { log: segment.log, until: (second % 2 == 0).then_some(Offset(first)) },
-                15 => Edit::Clean {
-                    segment,
-                    end: Offset(first),
-                    end_position: Position(second),
-                    last_store_time_ms: third,
-                },
-                16 => Edit::Dirty { log: segment.log },
-                _ => Edit::SeqUsed { segment },
-            },
-        )
+            });
+        prop_oneof![3 => of_logs, 1 => any_policy_edit().prop_map(Edit::Policy)]
     }
 
     proptest! {
@@ -548,7 +552,7 @@ pub(super) mod tests {
 
         #[test]
         fn any_bytes_are_refused_or_read_back(
-            kind in 0..19_u8,
+            kind in 0..25_u8,
             topic in prop::collection::vec(any::<u8>(), 0..6),
             tail in prop::collection::vec(any::<u8>(), 0..110),
             length in prop::option::of(0..140_u32),

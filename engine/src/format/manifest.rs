@@ -11,6 +11,7 @@ use crate::id::StoreId;
 use strandline_disk::Position;
 
 pub use super::edit::{Edit, EditError, ReleaseReason};
+pub use super::policy_edit::PolicyEdit;
 
 /// The most bytes of edits in one frame.
 pub const FRAME_BYTES_MAX: usize = 1 << 20;

@@ -14,6 +14,7 @@ mod edit_bytes;
 mod field;
 pub mod index;
 pub mod manifest;
+mod policy_edit;
 pub mod record;
 pub mod scan;
 pub mod segment;

@@ -1,8 +1,9 @@
 //! Random histories of the manifest, for tests: groups of edits of which many contradict what was said before.
 
 use super::state::State;
-use crate::format::manifest::{Edit, ReleaseReason};
+use crate::format::manifest::{Edit, PolicyEdit, ReleaseReason};
 use crate::id::{Epoch, Generation, Life, LogId, Offset, RangeNumber, SegmentId, Seq, Topic, Uid};
+use crate::policy::{Bound, Levels, Policy, PolicyName};
 use proptest::prelude::*;
 use strandline_disk::Position;
 
@@ -36,6 +37,31 @@ pub(super) fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
 }
 
 fn group() -> impl Strategy<Value = Vec<Edit>> {
+    prop_oneof![6 => group_of_a_log(), 1 => policy_edit().prop_map(|edit| vec![Edit::Policy(edit)])]
+}
+
+fn policy_edit() -> impl Strategy<Value = PolicyEdit> {
+    (0..7_u8, segment(), 0..3_usize, 0..3_usize, 0..3_u32, 0..3_u32).prop_map(
+        |(kind, segment, name, size, fields, bindings)| {
+            let topic = segment.log.topic;
+            let name = PolicyName::new(["a", "b", "longer"][name]).expect("a name");
+            // Policies of several lengths, so that one takes the place of a longer one.
+            let host = (0..size).map(|number| (format!("field{number}"), Some("v".repeat(size)))).collect();
+            let max_age_ms = if size == 0 { Bound::Inherit } else { Bound::Is(size as u64) };
+            let policy = Policy { max_age_ms, host, ..Policy::default() };
+            match kind {
+                0 | 1 => PolicyEdit::Defined { name, policy },
+                2 => PolicyEdit::Deleted { name },
+                3 => PolicyEdit::Bound { topic, name },
+                4 => PolicyEdit::Unbound { topic },
+                5 => PolicyEdit::Global { policy },
+                _ => PolicyEdit::Finalized { levels: Levels { fields, bindings } },
+            }
+        },
+    )
+}
+
+fn group_of_a_log() -> impl Strategy<Value = Vec<Edit>> {
     (0..24_u8, segment(), 1..5_u128, 0..4_u32, 0..5_u64, 0..5_u64, any::<bool>()).prop_map(
         |(kind, segment, uid, generation, first, second, flag)| {
             let log = segment.log.clone();

@@ -29,7 +29,7 @@ pub struct Loaded<D> {
     pub damage: Vec<String>,
 }
 
-/// Makes both copies, of full size and written whole, with an empty snapshot in force.
+/// Makes both copies, of full size and written whole, with the snapshot of a new store in force.
 ///
 /// # Errors
 /// What the disk answered.
@@ -44,7 +44,7 @@ pub async fn create<D: Disk>(
         files.push(make_copy(disk, directory, copy, config.manifest_bytes).await?);
     }
     let copies = Copies::new([files[0].clone(), files[1].clone()], config.manifest_bytes / 2);
-    let page = page::Page::snapshot(store, FIRST_SEQUENCE, &State::default());
+    let page = page::Page::snapshot(store, FIRST_SEQUENCE, &State::of_a_new_store());
     copies.turn_page(disk, store, FIRST_SEQUENCE, &page.bytes).await?;
     transfer::sync_directory(disk, directory).await?;
     Ok(())

@@ -7,10 +7,12 @@ mod edits;
 pub mod identity;
 pub mod load;
 pub mod page;
+pub mod policies;
 mod runtime;
 mod snapshot;
 pub mod state;
 
 pub use crate::error::ManifestError;
 pub use edits::Edits;
+pub use policies::PublishedPolicies;
 pub use runtime::{Manifest, ManifestCommit};

@@ -6,6 +6,7 @@
 use super::copies::Copies;
 use super::edits::{EditAnswer, Edits, Inbox};
 use super::page::{self, Page};
+use super::policies::PublishedPolicies;
 use super::state::State;
 use crate::error::ManifestError;
 use crate::format::manifest::{self as format, Edit, FramePlace};
@@ -24,6 +25,8 @@ pub struct Manifest<D> {
     number: u64,
     tail: Tail,
     state: State,
+    /// What readers see of the policies: what is durable.
+    policies: PublishedPolicies,
     /// At least what the state reserves, in bytes of edits.
     reserved: usize,
     inbox: Inbox,
@@ -61,13 +64,20 @@ impl<D: Disk> Manifest<D> {
         // The region is treated as full, so that the first commit turns the page whatever it is.
         let tail = Tail::at_boundary(Position(copies.region_bytes()));
         let (inbox, in_commit, reserved) = (Inbox::new(disk.doorbell()), Vec::new(), state.reserved_bytes());
-        Manifest { disk, copies, store, sequence, number: 0, tail, state, reserved, inbox, in_commit, latched: None }
+        let (number, policies, latched) = (0, PublishedPolicies::new(state.policies.clone()), None);
+        Manifest { disk, copies, store, sequence, number, tail, state, policies, reserved, inbox, in_commit, latched }
     }
 
     /// What the manifest says, edits in the making included.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The policies as they are durable, for readers on any thread.
+    #[must_use]
+    pub fn policies(&self) -> PublishedPolicies {
+        self.policies.clone()
     }
 
     /// Where edits are handed in, from any thread.
@@ -125,6 +135,9 @@ impl<D: Disk> Manifest<D> {
         }
         if let Err(source) = &commit.result {
             self.latched = Some(source.clone());
+        } else {
+            // Before anybody is answered: whoever knows of a change reads it. Nothing else was applied since the commit was planned.
+            self.policies.publish(&self.state.policies);
         }
         let answer = commit.result.map_err(ManifestError::Disk);
         self.in_commit.drain(..).for_each(|waiting| drop(waiting.send(answer.clone())));

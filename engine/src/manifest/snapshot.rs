@@ -14,7 +14,7 @@ impl State {
     pub fn reserved_bytes(&self) -> usize {
         let logs: usize = self.logs.iter().map(|(id, log)| log.reserved_bytes(id)).sum();
         let released: usize = self.released.values().map(|released| released_bytes(&released.segment)).sum();
-        Edit::Opened { life: self.life }.encoded_bytes() + logs + released
+        Edit::Opened { life: self.life }.encoded_bytes() + logs + released + self.policies_bytes()
     }
 
     /// How many more bytes this state would reserve with this edit; 0 for one whose room was taken before.
@@ -30,6 +30,7 @@ impl State {
                 let is_listed = log.is_some_and(|log| log.segments.values().any(|record| record.uid == *uid));
                 if is_listed || self.released.contains_key(uid) { 0 } else { released_bytes(segment) }
             }
+            Edit::Policy(edit) => self.policy_growth(edit),
             _ => 0,
         }
     }
@@ -42,6 +43,8 @@ impl State {
             log.snapshot(id, &mut edits);
         }
         edits.extend(self.released.iter().map(|(uid, released)| released.edit(*uid)));
+        // Last, since a binding says nothing of a topic without logs.
+        edits.extend(self.policy_edits());
         edits
     }
 }

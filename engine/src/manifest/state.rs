@@ -2,7 +2,9 @@
 
 use crate::format::manifest::{Edit, ReleaseReason};
 use crate::id::{Cut, Epoch, Generation, Life, LogId, Offset, SegmentId, Seq, Uid};
+use crate::policy::Policies;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use strandline_disk::Position;
 
 /// Everything that the manifest says.
@@ -14,6 +16,8 @@ pub struct State {
     pub logs: BTreeMap<LogId, LogRecord>,
     /// Files given up, whose bytes are not gone yet.
     pub released: BTreeMap<Uid, ReleasedRecord>,
+    /// What is said of policies.
+    pub policies: Arc<Policies>,
 }
 
 /// What the manifest says of a log.
@@ -185,6 +189,7 @@ impl State {
                 let log = self.log(&segment.log)?;
                 log.last_seq = log.last_seq.max(Some(segment.seq));
             }
+            Edit::Policy(edit) => self.apply_policy(edit)?,
         }
         Ok(())
     }
@@ -301,6 +306,7 @@ impl State {
             };
             self.released.insert(record.uid, released);
         }
+        self.unbind_if_gone(&id.topic);
         Ok(())
     }
 

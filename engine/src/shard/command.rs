@@ -9,6 +9,7 @@ use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Answer, Places, Unanswered};
 use crate::segment::time::Time;
 pub use crate::shard::answer::{RawAnswer, ReadAnswer, ReadBatches, SeekAnswer, Unverified, offset_of, verified};
+use crate::shard::policies::PolicyAsked;
 use crate::shard::verb::{LogInfo, Verb, Verdict};
 use crate::sync::{self, ArrayQueue, AtomicBool};
 use event_listener::{Event, EventListener, IntoNotification};
@@ -108,6 +109,8 @@ pub enum Command {
         /// Its share of the limits.
         admitted: Admitted,
     },
+    /// Change something about policies. Asked of the shard that keeps the manifest.
+    Policy(PolicyAsked),
     /// A pin was let go of.
     Unpinned {
         /// The log.

@@ -12,6 +12,7 @@ mod leave;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod open;
+pub mod policies;
 mod prepare;
 mod read;
 mod receive;

@@ -39,6 +39,7 @@ impl<D: Disk> Shard<D> {
                     drop(admitted);
                     self.delete_directory(name, answer);
                 }
+                Command::Policy(asked) => self.receive_policy(asked),
                 Command::Unpinned { log, admitted } => {
                     drop(admitted);
                     self.release_below_the_start(log);

@@ -4,6 +4,7 @@ use super::ahead::Ahead;
 use super::command::{Admitted, LogAnswer, LogNumber, Queue};
 use super::commit::{Durability, Group, Landed, Write};
 use super::flush::Covered;
+use super::policies::Waiting;
 use super::prepare::PrepareError;
 use super::read::ReadDone;
 use super::rest::RouseError;
@@ -145,6 +146,8 @@ pub struct Shard<D: Disk> {
     /// Logs whose writes are to be flushed.
     pub(super) flush_list: Vec<LogNumber>,
     pub(super) barrier_in_flight: bool,
+    /// Changes of policies that wait for the one before.
+    pub(super) policies: Rc<Waiting>,
     /// What all shards share, and how many of the failed flushes this one has heeded.
     pub(super) siblings: Arc<Siblings>,
     pub(super) seen_failures: u64,
@@ -225,6 +228,7 @@ impl<D: Disk> Shard<D> {
             groups: Vec::new(),
             flush_list: Vec::new(),
             barrier_in_flight: false,
+            policies: Rc::default(),
             siblings,
             seen_failures: 0,
             verbs: Verbs::new(),

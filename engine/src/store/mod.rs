@@ -2,6 +2,7 @@
 
 mod follower;
 mod log;
+mod policies;
 mod serve;
 #[expect(clippy::module_inception, reason = "the noun of this file is the store")]
 mod store;
@@ -10,6 +11,7 @@ mod verbs;
 
 pub use follower::Follower;
 pub use log::{Appending, Log, ReadOptions, Reading, Seeking};
+pub use policies::PolicyDesk;
 pub use store::{Counters, Store};
 pub use topic::Inventory;
 pub use verbs::{Asked, Pin};

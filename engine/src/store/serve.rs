@@ -5,7 +5,7 @@
 use crate::config::{CheckedConfig, DirectIo, SyncMode};
 use crate::error::OpenError;
 use crate::id::LogId;
-use crate::manifest::Edits;
+use crate::manifest::{Edits, Manifest, PublishedPolicies};
 use crate::shard::command::Queue;
 use crate::shard::{self, OpenReport, Opened, Shard, Share, Siblings, Turned, Woken};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +20,8 @@ use strandline_disk::{Capabilities, Disk, DiskError, Wait};
 pub(super) struct Served {
     pub(super) queue: Arc<Queue>,
     pub(super) ring: Arc<RingCounters>,
+    /// What the manifest says of policies, where this shard keeps it.
+    pub(super) policies: Option<PublishedPolicies>,
     pub(super) thread: Option<JoinHandle<()>>,
 }
 
@@ -29,6 +31,7 @@ struct Ready {
     capabilities: Capabilities,
     report: OpenReport,
     ring: Arc<RingCounters>,
+    policies: Option<PublishedPolicies>,
     siblings: Arc<Siblings>,
 }
 
@@ -108,7 +111,8 @@ fn gather(waiting: Vec<Waiting>) -> Result<Started, OpenError> {
             Ok(Ok(ready)) => {
                 report.absorb(ready.report);
                 first.get_or_insert((ready.capabilities, ready.siblings));
-                served.push(Served { queue: ready.queue, ring: ready.ring, thread: Some(thread) });
+                let Ready { queue, ring, policies, .. } = ready;
+                served.push(Served { queue, ring, policies, thread: Some(thread) });
             }
             Ok(Err(error)) => {
                 // The thread ends by itself: it has let go of the lock when this returns.
@@ -195,6 +199,7 @@ fn recover_and_run(
     tell: &Tell,
     begin: impl FnOnce(&mut Shard<UringDisk>),
 ) {
+    let policies = share.manifest.as_ref().map(Manifest::policies);
     let siblings = share.siblings.clone();
     let (mut shard, part) = match drive(disk, shard::open_logs(disk.clone(), config.clone(), queue.clone(), share)) {
         Ok(Ok(opened)) => opened,
@@ -210,7 +215,7 @@ fn recover_and_run(
         shard.spin(config.spin);
     }
     let (capabilities, ring) = ((*disk.capabilities()).clone(), disk.counters());
-    if tell.send(Ok(Ready { queue, capabilities, report, ring, siblings })).is_ok() {
+    if tell.send(Ok(Ready { queue, capabilities, report, ring, policies, siblings })).is_ok() {
         run(shard);
     }
 }

@@ -4,8 +4,11 @@ use super::log::Log;
 use super::serve::{self, Served, Started, shard_of};
 use crate::config::{CheckedConfig, Config, LogOptions};
 use crate::error::{CloseError, LogError, OpenError};
+use crate::host::SharedHost;
 use crate::id::{LogId, RangeNumber, Topic};
+use crate::manifest::PublishedPolicies;
 use crate::pending::pair;
+use crate::policy::Policies;
 use crate::shard::command::{Command, Queue, Refused};
 use crate::shard::{OpenReport, Siblings};
 use std::sync::Arc;
@@ -102,6 +105,15 @@ impl Store {
     /// The queue of the shard that keeps the manifest.
     pub(super) fn manifest_queue(&self) -> &Arc<Queue> {
         &self.shards[0].queue
+    }
+
+    /// The policies as they are durable now.
+    pub(super) fn published_policies(&self) -> Arc<Policies> {
+        self.shards.iter().find_map(|shard| shard.policies.as_ref()).map(PublishedPolicies::read).unwrap_or_default()
+    }
+
+    pub(super) fn host(&self) -> Option<&SharedHost> {
+        self.config.host.as_ref()
     }
 
     fn queue_of(&self, log: &LogId) -> &Arc<Queue> {

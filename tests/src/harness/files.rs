@@ -89,6 +89,9 @@ impl Disk {
             return true;
         }
         let Some((directory, name)) = path.split_once('/') else { return false };
+        if directory == layout::AUDIT_DIRECTORY {
+            return true;
+        }
         // A released file is on its way out, and so is what stands beside it.
         let released = self.state.released.values().map(|released| (&released.segment, released.generation));
         let is_released = |(id, generation): (&SegmentId, _)| {

@@ -6,7 +6,7 @@ use strandline::config::ConfigError;
 type Set = fn(&mut Config, u64);
 
 /// Each field with a range, its smallest and its largest value, and how to set it.
-const RANGES: [(&str, u64, u64, Set); 9] = [
+const RANGES: [(&str, u64, u64, Set); 10] = [
     ("segment_bytes", 64 << 10, 4 << 30, |config, value| config.segment_bytes = value),
     ("batch_bytes_max", 1, 64 << 20, |config, value| config.batch_bytes_max = value as u32),
     ("batch_records_max", 1, 1 << 24, |config, value| config.batch_records_max = value as u32),
@@ -15,6 +15,7 @@ const RANGES: [(&str, u64, u64, Set); 9] = [
     ("read_bytes_max", 1, 64 << 20, |config, value| config.read_bytes_max = value as u32),
     ("arena_bytes", 1 << 20, 1 << 34, |config, value| config.arena_bytes = value as usize),
     ("manifest_bytes", 64 << 10, 1 << 30, |config, value| config.manifest_bytes = value),
+    ("audit_bytes", 64 << 10, 64 << 20, |config, value| config.audit_bytes = value),
     ("logs_max", 1, 1 << 20, |config, value| config.logs_max = value as usize),
 ];
 
@@ -51,6 +52,26 @@ fn each_field_is_taken_at_its_limits_and_refused_one_past_them() {
 fn sizes_that_must_be_whole_blocks_are_refused_between_them() {
     let manifest = Config { manifest_bytes: (1 << 20) + 4096, ..Config::new("x") }.check().expect_err("half a pair");
     assert_eq!(manifest, ConfigError::NotAMultiple { field: "manifest_bytes", value: (1 << 20) + 4096, unit: 8192 });
+}
+
+#[test]
+fn a_field_of_policies_has_one_meaning_and_a_name_that_fits() {
+    let check = |names: &[&str]| {
+        let host_fields = names.iter().map(|name| (*name).to_owned()).collect();
+        Config { host_fields, ..Config::new("x") }.check().map(drop)
+    };
+    let numbered: Vec<String> = (0..17).map(|number| format!("{number:064}")).collect();
+    let numbered: Vec<&str> = numbered.iter().map(String::as_str).collect();
+    assert_eq!(check(&[]), Ok(()));
+    assert_eq!(check(&numbered[..16]), Ok(()));
+    assert!(matches!(check(&numbered), Err(ConfigError::OutOfRange { value: 17, high: 16, .. })));
+    for name in ["", &"x".repeat(65)] {
+        assert!(matches!(check(&[name]), Err(ConfigError::OutOfRange { low: 1, high: 64, .. })), "{name:?}");
+    }
+    for names in [&["retention.max_bytes"][..], &["cleanup"], &["rack", "rack"]] {
+        let name = names[0].to_owned();
+        assert_eq!(check(names), Err(ConfigError::FieldTaken { name }));
+    }
 }
 
 /// The refusal of a configuration in which `larger` cannot hold what `smaller` asks for; one step more must do.

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The files whose errors callers see.
-const FILES: [&str; 10] = [
+const FILES: [&str; 13] = [
     "engine/src/error/mod.rs",
+    "engine/src/error/policy.rs",
     "engine/src/error/verb.rs",
     "engine/src/host.rs",
+    "engine/src/policy/fields.rs",
+    "engine/src/policy/named.rs",
     "engine/src/config.rs",
     "engine/src/batch/mod.rs",
     "engine/src/id.rs",
@@ -36,6 +39,11 @@ const VERBS_SIMULATED: &str = "tests/tests/errors/verbs_simulated.rs";
 const ID_UNIT: &str = "engine/src/id.rs";
 const RECORD_UNIT: &str = "engine/src/format/record.rs";
 const SETUP_UNIT: &str = "engine/disk/src/uring/setup_error.rs";
+const FIELDS_UNIT: &str = "engine/src/policy/fields.rs";
+const NAMED_UNIT: &str = "engine/src/policy/named.rs";
+const POLICY_REFUSALS: &str = "tests/tests/policies/refusals.rs";
+const POLICY_CRASHES: &str = "tests/tests/policies/crashes.rs";
+const POLICY_SURFACES: &str = "tests/tests/policies/surfaces.rs";
 const ROOT: &str = "engine/disk/tests/uring/root.rs";
 
 /// Variant, file, test. The test names the variant.
@@ -138,6 +146,71 @@ const REACHED: &[(&str, &str, &str)] = &[
     ),
     ("VerbError::Manifest", VERBS_SIMULATED, "a_manifest_that_cannot_be_written_does_no_verb"),
     ("VerbError::ShardGone", VERBS_SIMULATED, "a_shard_that_goes_answers_whoever_waits_for_a_verb"),
+    ("PolicyError::Name", POLICY_REFUSALS, "refusals_say_why_change_nothing_and_are_audited_beside_what_was_done"),
+    ("PolicyError::Field", POLICY_REFUSALS, "refusals_say_why_change_nothing_and_are_audited_beside_what_was_done"),
+    (
+        "PolicyError::NoSuchPolicy",
+        POLICY_REFUSALS,
+        "refusals_say_why_change_nothing_and_are_audited_beside_what_was_done",
+    ),
+    (
+        "PolicyError::NoSuchTopic",
+        POLICY_REFUSALS,
+        "refusals_say_why_change_nothing_and_are_audited_beside_what_was_done",
+    ),
+    ("PolicyError::InUse", POLICY_REFUSALS, "refusals_say_why_change_nothing_and_are_audited_beside_what_was_done"),
+    (
+        "PolicyError::BindingsUnavailable",
+        POLICY_REFUSALS,
+        "bindings_that_the_host_keeps_are_its_own_and_no_policy_is_deleted_while_they_cannot_be_read",
+    ),
+    (
+        "PolicyError::HostKeepsBindings",
+        POLICY_REFUSALS,
+        "bindings_that_the_host_keeps_are_its_own_and_no_policy_is_deleted_while_they_cannot_be_read",
+    ),
+    (
+        "BindingsUnavailable",
+        POLICY_REFUSALS,
+        "bindings_that_the_host_keeps_are_its_own_and_no_policy_is_deleted_while_they_cannot_be_read",
+    ),
+    (
+        "PolicyError::NotFinalized",
+        POLICY_REFUSALS,
+        "a_store_of_an_older_release_takes_no_policy_until_its_upgrade_is_finished",
+    ),
+    (
+        "PolicyError::TooManyPolicies",
+        POLICY_REFUSALS,
+        "more_policies_than_there_may_be_and_more_than_the_manifest_holds_are_refused",
+    ),
+    ("PolicyError::Manifest", POLICY_REFUSALS, "a_manifest_that_cannot_be_written_changes_no_policy"),
+    ("PolicyError::Overloaded", POLICY_SURFACES, "a_store_with_too_much_in_hand_and_one_that_is_closed_refuse_changes"),
+    ("PolicyError::Closed", POLICY_SURFACES, "a_store_with_too_much_in_hand_and_one_that_is_closed_refuse_changes"),
+    ("PolicyError::ShardGone", POLICY_CRASHES, "a_shard_that_goes_answers_whoever_waits_for_a_change"),
+    ("FieldError::Unknown", FIELDS_UNIT, "a_field_that_nobody_knows_or_that_stands_twice_is_refused_by_name"),
+    ("FieldError::Duplicate", FIELDS_UNIT, "a_field_that_nobody_knows_or_that_stands_twice_is_refused_by_name"),
+    ("FieldError::NotANumber", FIELDS_UNIT, "what_is_no_number_is_refused_with_the_field_and_the_value"),
+    ("FieldError::NotAText", FIELDS_UNIT, "what_is_no_text_is_refused_with_the_field_and_the_value"),
+    ("FieldError::TooLong", FIELDS_UNIT, "what_is_no_text_is_refused_with_the_field_and_the_value"),
+    ("FieldError::BelowFloor", FIELDS_UNIT, "the_roll_age_is_taken_at_its_floor_and_refused_below_it"),
+    ("FieldError::Unsupported", FIELDS_UNIT, "a_field_of_a_later_level_is_refused_until_the_upgrade_is_finished"),
+    (
+        "PolicyNameError::Empty",
+        NAMED_UNIT,
+        "a_name_is_taken_at_its_limit_and_refused_when_it_is_empty_too_long_or_unprintable",
+    ),
+    (
+        "PolicyNameError::TooLong",
+        NAMED_UNIT,
+        "a_name_is_taken_at_its_limit_and_refused_when_it_is_empty_too_long_or_unprintable",
+    ),
+    (
+        "PolicyNameError::Unprintable",
+        NAMED_UNIT,
+        "a_name_is_taken_at_its_limit_and_refused_when_it_is_empty_too_long_or_unprintable",
+    ),
+    ("ConfigError::FieldTaken", CONFIG, "a_field_of_policies_has_one_meaning_and_a_name_that_fits"),
     ("CloseError::Unclean", SIMULATED, "a_write_that_fails_latches_its_log_and_only_its_log_and_closing_says_so"),
     ("CloseError::ShardGone", ANSWERS, "a_panic_on_the_shards_thread_answers_every_waiter"),
     ("ConfigError::OutOfRange", CONFIG, "each_field_is_taken_at_its_limits_and_refused_one_past_them"),

@@ -2,8 +2,9 @@
 
 use super::blocks::{STORE, UID, log, segment};
 use super::{Golden, golden};
-use strandline::format::manifest::{Edit, Frame, FramePlace, ReleaseReason, decode_frame, encode_frame};
+use strandline::format::manifest::{Edit, Frame, FramePlace, PolicyEdit, ReleaseReason, decode_frame, encode_frame};
 use strandline::id::{Epoch, Generation, Life, Offset};
+use strandline::policy::{Bound, Levels, Policy, PolicyName};
 use strandline_disk::Position;
 
 const PLACE: FramePlace = FramePlace { store: STORE, sequence: 42, position: Position(4096 + 264) };
@@ -63,6 +64,7 @@ pub fn all() -> Vec<Golden> {
     ]
     .into_iter()
     .chain(later_verbs())
+    .chain(policies())
     .collect()
 }
 
@@ -109,6 +111,39 @@ fn later_verbs() -> Vec<Golden> {
         ),
         frame("edit-dirty", [Edit::Dirty { log: log() }]),
         frame("edit-seq-used", [Edit::SeqUsed { segment: segment.clone() }]),
+    ]
+}
+
+/// What is said of policies, with every state of a field.
+fn policies() -> Vec<Golden> {
+    let name = |text: &str| PolicyName::new(text).expect("a name");
+    let host = [("rack".to_owned(), None), ("spread_by".to_owned(), Some("zone".to_owned()))];
+    let policy = Policy {
+        max_age_ms: Bound::Is(3_600_000),
+        max_bytes: Bound::Off,
+        segment_max_age_ms: Bound::Inherit,
+        host: host.into_iter().collect(),
+    };
+    let global = Policy {
+        max_age_ms: Bound::Inherit,
+        max_bytes: Bound::Is(0),
+        segment_max_age_ms: Bound::Is(60_000),
+        ..Policy::default()
+    };
+    let topic = log().topic;
+    vec![
+        frame("edit-policy-defined", [Edit::Policy(PolicyEdit::Defined { name: name("short"), policy })]),
+        frame("edit-policy-deleted", [Edit::Policy(PolicyEdit::Deleted { name: name("short") })]),
+        frame(
+            "edit-policy-bound",
+            [Edit::Policy(PolicyEdit::Bound { topic: topic.clone(), name: name("topic:\u{e9}") })],
+        ),
+        frame("edit-policy-unbound", [Edit::Policy(PolicyEdit::Unbound { topic })]),
+        frame("edit-policy-global", [Edit::Policy(PolicyEdit::Global { policy: global })]),
+        frame(
+            "edit-policy-finalized",
+            [Edit::Policy(PolicyEdit::Finalized { levels: Levels { fields: 2, bindings: 1 } })],
+        ),
     ]
 }
 
