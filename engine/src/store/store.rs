@@ -126,6 +126,12 @@ impl Store {
         &self.capabilities
     }
 
+    /// Age in milliseconds at which the configuration has segments rolled; `None` is off.
+    #[must_use]
+    pub fn segment_max_age_ms(&self) -> Option<u64> {
+        self.config.segment_max_age.map(|age| age.as_millis().try_into().unwrap_or(u64::MAX))
+    }
+
     /// What opening found.
     #[must_use]
     pub fn report(&self) -> &OpenReport {

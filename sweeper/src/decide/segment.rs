@@ -113,10 +113,13 @@ pub struct KeptLog {
 }
 
 impl KeptLog {
-    /// A log of the engine's inventory, without pins.
+    /// A log of the engine's inventory, without pins. What lies before the log's start was given up already, and only its bytes are still
+    /// there: it counts for nothing.
     #[must_use]
     pub fn new(info: &LogInfo, effective: Effective) -> KeptLog {
-        let segments = info.segments.iter().map(Segment::from).collect();
+        let start = info.bounds.start;
+        let kept = info.segments.iter().filter(|segment| segment.end > start || segment.base >= start);
+        let segments = kept.map(Segment::from).collect();
         KeptLog { id: info.id.clone(), segments, effective, pins: Vec::new() }
     }
 }
