@@ -26,6 +26,8 @@ pub struct Shared {
     start: AtomicU64,
     durable_end: AtomicU64,
     written_end: AtomicU64,
+    /// Truncations so far.
+    cuts: AtomicU64,
     /// Answers may be given without the shard.
     open: AtomicBool,
     moved: Event,
@@ -44,6 +46,7 @@ impl Shared {
             start: AtomicU64::new(0),
             durable_end: AtomicU64::new(0),
             written_end: AtomicU64::new(0),
+            cuts: AtomicU64::new(0),
             open: AtomicBool::new(true),
             moved: Event::new(),
             tail: TailCache::default(),
@@ -57,6 +60,12 @@ impl Shared {
         self.written_end.store(written_end.0, Ordering::Release);
         self.durable_end.store(durable_end.0, Ordering::Release);
         self.moved.notify(usize::MAX);
+    }
+
+    /// The log was truncated. Said when the new bounds are shown, and before anything is appended behind them: whoever took the old
+    /// ones and reads by them would see records that stand at dropped offsets and are not durable yet.
+    pub fn note_cut(&self) {
+        self.cuts.fetch_add(1, Ordering::AcqRel);
     }
 
     /// The shard is gone, or the log is: everything has to be asked of the shard, which says so.
@@ -92,6 +101,8 @@ impl Shared {
         if !self.is_open() {
             return None;
         }
+        // Before the bounds, and again behind the read: a truncation between the two is seen.
+        let cuts = self.cuts.load(Ordering::Acquire);
         let Bounds { start, end, written_end } = self.bounds();
         let end = if past_durable { written_end } else { end };
         if offset < start || offset > end || self.tail.is_empty() {
@@ -100,6 +111,7 @@ impl Shared {
         if offset == end {
             return Some(Vec::new());
         }
-        self.tail.read(offset, end, bytes)
+        let read = self.tail.read(offset, end, bytes);
+        read.filter(|_| self.cuts.load(Ordering::Acquire) == cuts)
     }
 }

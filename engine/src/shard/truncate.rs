@@ -192,6 +192,7 @@ impl<D: Disk> Shard<D> {
         // Receipts for what was dropped are void, also where their offsets are given again.
         log.losses.note(end);
         log.begin_at(end);
+        log.shared.note_cut();
         let (bytes, commits) = log.shared.tail.clear();
         self.tail_budget.forget(number, bytes, commits);
         self.ahead.forget(number);
