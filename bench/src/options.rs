@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Measures the store on a directory of this machine, each figure beside what a bare ring does in the same run.
 ///
-/// Without an argument it runs the core set, in about 90 seconds, in a directory that it makes below target/ and removes
+/// Without an argument it runs the core set, in about two minutes, in a directory that it makes below target/ and removes
 /// at the end.
 #[derive(Debug, Parser)]
 #[command(name = "strandline-bench", version, args_conflicts_with_subcommands = true)]
