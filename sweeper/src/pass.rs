@@ -3,13 +3,13 @@
 //! The store durably forgets a segment before any of its bytes go; that part is the store's. Here nothing is decided: [`decide::plan`]
 //! does.
 
-use crate::decide::{self, Caps, ClockGuard, Global, KeptLog, Now, Plan, Planned, Policies, Turn};
+use crate::decide::{self, Caps, ClockGuard, Global, KeptLog, Planned, Policies, Turn};
 use crate::report::{Failure, Report};
 use std::collections::BTreeMap;
 use strandline::error::PolicyError;
 use strandline::id::SegmentId;
 use strandline::policy::{Bound, Policy};
-use strandline::{Inventory, LogId, LogOptions, Store, VerbError};
+use strandline::{Inventory, Log, LogId, Store, VerbError};
 
 /// What a pass may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,17 +81,6 @@ impl Sweep {
         }
         Ok(report)
     }
-
-    /// What a pass would decide at this reading, in the words of the plan. Nothing changes.
-    ///
-    /// # Errors
-    /// [`Skip`].
-    pub fn plan(&self, store: &Store, at: decide::Reading, limits: &Limits) -> Result<(Now, Plan), Skip> {
-        let now = self.clock.clone().observe(at);
-        let (policies, inventory) = (store.policies().list()?, store.inventory()?);
-        let (logs, _) = kept_logs(&policies, &inventory, store.segment_max_age_ms(), limits);
-        Ok((now, decide::plan(&logs, &now, &limits.caps, self.turn.clone())))
-    }
 }
 
 /// Every log with what applies to it, and the topics whose policy nobody defined.
@@ -134,30 +123,61 @@ fn global(policy: &Policy, segment_max_age_ms: Option<u64>) -> Global {
 /// Expires what was planned, oldest first in each log. Behind one that failed its log goes no further: reads never meet a missing middle.
 fn carry_out_expiries(store: &Store, expire: Vec<Planned>, limits: &Limits, report: &mut Report) {
     let mut stopped: Option<LogId> = None;
+    // What goes of one log stands together in a plan: it is looked for once.
+    let mut found: Option<(LogId, Option<Log>)> = None;
     for planned in expire {
         if limits.dry_run {
             report.note_expired(planned);
             continue;
         }
-        if stopped.as_ref() == Some(&planned.segment.log) {
+        let of_log = &planned.segment.log;
+        if stopped.as_ref() == Some(of_log) {
             continue;
         }
-        // One that is gone already is no error: a crash may have come between the two steps of an earlier pass.
-        match store.delete_segment(&planned.segment) {
+        let expired = match found.take_if(|(id, _)| id == of_log) {
+            Some((_, log)) => Ok(log),
+            None => store.find(&of_log.topic, of_log.range),
+        };
+        let expired = expired.and_then(|log| {
+            // One that is gone already is no error: a crash may have come between the two steps of an earlier pass.
+            let expired = log.as_ref().map_or(Ok(()), |log| log.delete_segment(planned.segment.seq).wait());
+            found = Some((of_log.clone(), log));
+            expired
+        });
+        match expired {
             Ok(()) => report.note_expired(planned),
             Err(error) => {
-                stopped = Some(planned.segment.log.clone());
+                stopped = Some(of_log.clone());
                 report.failures.push(Failure { segment: planned.segment, error });
             }
         }
     }
 }
 
-/// Seals the write head of a log for its age; the next append begins its successor.
+/// Seals the write head of a log for its age; the next append begins its successor. A log that was deleted meanwhile is not made again.
 fn roll_one(store: &Store, segment: &SegmentId) -> Result<(), VerbError> {
-    let LogId { topic, range } = &segment.log;
-    match store.log_with(topic, *range, LogOptions::default()) {
-        Ok(log) => log.seal().wait().map(drop),
-        Err(_) => Err(VerbError::NoSuchLog { log: segment.log.clone() }),
+    match store.find(&segment.log.topic, segment.log.range)? {
+        Some(log) => log.seal().wait().map(drop),
+        None => Err(VerbError::NoSuchLog { log: segment.log.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use strandline::{Config, RangeNumber, Topic, id::Seq};
+
+    /// An inventory is old as soon as it is read.
+    #[test]
+    fn a_log_that_was_deleted_since_the_plan_is_not_made_again_by_its_roll() {
+        let root = tempfile::tempdir().expect("a directory");
+        let store = Store::open(Config::new(root.path().join("store"))).expect("a store");
+        let (topic, range) = (Topic::new("t").expect("a name"), RangeNumber::default());
+        drop(store.log(&topic, range).expect("a log"));
+        store.delete_topic(&topic).expect("deleted");
+        let log = LogId { topic, range };
+        let rolled = roll_one(&store, &SegmentId { log: log.clone(), seq: Seq::default() });
+        assert_eq!(rolled, Err(VerbError::NoSuchLog { log }));
+        assert!(store.topics().expect("an answer").is_empty());
     }
 }

@@ -16,7 +16,8 @@ use strandline_disk::{Access, Disk, DiskError, Errno, File, OpenFile, transfer};
 /// prepares that segment again.
 pub async fn reuse<D: Disk>(disk: &D, spares: &Spares, header: &SegmentHeader) -> Result<Option<File>, DiskError> {
     let Some(spare) = spares.take(header.size) else { return Ok(None) };
-    let (root, pool) = (disk.root(), recycle::pool(disk).await?);
+    let pool = recycle::pool(disk).await.inspect_err(|_| spares.put_back(spare))?;
+    let root = disk.root();
     let name = layout::directory_name(&header.segment);
     match transfer::rename_to(disk, (&pool, &layout::uid_directory_name(spare.uid)), (&root, &name)).await {
         Ok(()) => {}

@@ -147,7 +147,10 @@ impl Store {
     }
 
     /// A log that exists already; none is made.
-    fn find(&self, topic: &Topic, range: RangeNumber) -> Result<Option<Log>, VerbError> {
+    ///
+    /// # Errors
+    /// [`VerbError`].
+    pub fn find(&self, topic: &Topic, range: RangeNumber) -> Result<Option<Log>, VerbError> {
         let exists = self.topics()?.get(topic).is_some_and(|ranges| ranges.contains(&range));
         if !exists {
             return Ok(None);

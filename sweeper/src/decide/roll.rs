@@ -6,7 +6,7 @@ use super::segment::{Segment, State};
 use std::fmt;
 
 /// The shortest `segment_max_age_ms`, in milliseconds.
-pub const SEGMENT_MAX_AGE_FLOOR_MS: u64 = 60_000;
+pub const SEGMENT_MAX_AGE_FLOOR_MS: u64 = strandline::policy::SEGMENT_MAX_AGE_MS_MIN;
 /// How far ahead of the clock a stamp may lie, in milliseconds.
 pub const STAMP_AHEAD_MAX_MS: u64 = 10 * 60 * 1000;
 
