@@ -64,6 +64,16 @@ pub enum SmallCommits {
     Pad,
 }
 
+/// How the bytes of files that were given up go back to the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Removal {
+    /// In steps, as fast as appends allow.
+    Governed,
+    /// At once, whatever it does to appends.
+    Unpaced,
+}
+
 /// Every knob, with its default in [`Config::new`]. [`Config::check`] refuses what cannot work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
@@ -124,6 +134,16 @@ pub struct Config {
     /// Most bytes of files that belong to no segment and wait to become one, 0 is none. A file that is given up goes there when there is
     /// room: appends then need no allocation and no filling. Default 1 GiB.
     pub spare_bytes_max: u64,
+    /// How the bytes of files that were given up, and that the pool does not take, are freed. Default `Governed`.
+    pub removal: Removal,
+    /// Most files that are unlinked at once, from 1 to 128. Default 64.
+    pub removal_batch: usize,
+    /// Kernel threads that may work at removal at once, from 1 to 8. Default 1.
+    pub removal_workers: u32,
+    /// The p99 that commits may have beside removal even where they have less without; else twice as much as without. Default 1 ms.
+    pub removal_budget: Duration,
+    /// Bytes a second that are freed even when that takes commits over the budget. Default 32 MiB.
+    pub removal_bytes_per_second_min: u64,
     /// Most bytes of files that a pin holds back from being removed. Default 16 GiB.
     pub pin_bytes_max: u64,
     /// How long a log rests before the manifest knows it as clean: opening the store then looks at none of its files, and the first
@@ -266,6 +286,11 @@ impl Config {
             segment_max_age: Some(Duration::from_secs(7 * 24 * 3600)),
             idle_mark_after: Duration::from_millis(100),
             spare_bytes_max: 1 << 30,
+            removal: Removal::Governed,
+            removal_batch: 64,
+            removal_workers: 1,
+            removal_budget: Duration::from_millis(1),
+            removal_bytes_per_second_min: 32 << 20,
             pin_bytes_max: 16 << 30,
             idle_clean_after: Duration::from_secs(60),
             lock_wait: Duration::from_secs(30),
@@ -312,6 +337,10 @@ impl Config {
         in_range("spin (us)", self.spin.as_micros() as u64, 0, 10_000)?;
         in_range("tail_cache_bytes", self.tail_cache_bytes as u64, 0, 1 << 36)?;
         in_range("spare_bytes_max", self.spare_bytes_max, 0, 1 << 50)?;
+        in_range("removal_batch", self.removal_batch as u64, 1, 128)?;
+        in_range("removal_workers", u64::from(self.removal_workers), 1, 8)?;
+        in_range("removal_budget (us)", self.removal_budget.as_micros() as u64, 50, 1_000_000)?;
+        in_range("removal_bytes_per_second_min", self.removal_bytes_per_second_min, 1 << 20, 1 << 40)?;
         if let Some(age) = self.segment_max_age {
             in_range(
                 "segment_max_age (ms)",

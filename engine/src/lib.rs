@@ -17,7 +17,8 @@ mod log;
 pub mod manifest;
 pub mod pending;
 pub mod policy;
-mod removal;
+#[doc(hidden)]
+pub mod removal;
 #[doc(hidden)]
 pub mod segment;
 #[doc(hidden)]
@@ -26,7 +27,7 @@ mod store;
 mod sync;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Codec, ForeignBatch, Header, Record, StoredBatch, StoredRecord};
-pub use config::{Config, DirectIo, LogOptions, Preallocate, SmallCommits, SyncMode};
+pub use config::{Config, DirectIo, LogOptions, Preallocate, Removal, SmallCommits, SyncMode};
 pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, PolicyError, ReadError, VerbError};
 pub use host::{BindingsUnavailable, Host, HostBindings, Refusal, SharedHost};
 pub use id::{LogId, Offset, RangeNumber, Topic};
@@ -34,6 +35,7 @@ pub use log::shared::Bounds;
 pub use log::{Level, Receipt};
 pub use pending::{Pending, Unfinished};
 pub use policy::{Bound, Fields, Gate, Policies, Policy, PolicyName, TopicPolicy};
+pub use removal::exchange::Removed;
 pub use segment::time::Time;
 pub use shard::OpenReport;
 pub use shard::command::ReadAnswer;

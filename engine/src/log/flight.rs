@@ -76,6 +76,8 @@ pub struct Flight<A> {
     pub number: u64,
     /// Its batches.
     pub staged: Vec<Staged<A>>,
+    /// When it was started, since boot in nanoseconds.
+    pub started_ns: u64,
     /// One past the last offset of them.
     pub end_offset: Offset,
     /// The position after them.

@@ -4,20 +4,30 @@
 //! The header block is destroyed, durably, before anything else: from then on the file is nobody's, whatever name it has. A crash at any
 //! step leaves the file in its old place with a header that says `spare`, or in the pool; both are found by the next open.
 
-use super::release::{Blocks, Given};
+use super::release::Blocks;
 use super::spares::{Spare, Spares};
 use crate::format::segment::{SegmentHeader, SegmentState};
-use crate::id::{Epoch, Generation, Offset, StoreId, Uid};
+use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
 use crate::segment::{mend, survey};
 use strandline_disk::{Access, BLOCK, Buffer, Directory, Disk, DiskError, File, Name, OpenFile, Position, transfer};
 
 /// The file of a released segment, found in its place.
-pub(super) struct Place<'a> {
-    pub(super) directory: &'a Directory,
-    pub(super) name: &'a Name,
-    pub(super) file: &'a File,
-    pub(super) file_name: &'a Name,
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) directory: Directory,
+    pub(super) name: Name,
+    pub(super) file: File,
+    pub(super) file_name: Name,
+}
+
+/// A file that is fit for the pool. Room for it was taken.
+#[derive(Debug)]
+pub(super) struct Recyclable {
+    pub(super) place: Place,
+    pub(super) blocks: Blocks,
+    /// Its header was destroyed already, before a crash or an error.
+    pub(super) destroyed: Option<Spare>,
 }
 
 /// A file is filled up for the pool when no more of it than this part is unwritten.
@@ -29,39 +39,42 @@ pub(super) fn take_room<D: Disk>(
     disk: &D,
     spares: &Spares,
     blocks: Option<Blocks>,
-    place: &Place<'_>,
+    place: &Place,
 ) -> Result<Option<Blocks>, DiskError> {
     let fit = blocks.filter(|Blocks { size, written_to }| {
         let few = size.saturating_sub(*written_to) <= size / UNWRITTEN_PART_MAX;
         few && size.is_power_of_two() && place.file.length() == *size
     });
     let Some(blocks) = fit else { return Ok(None) };
-    let is_alone = disk.list(place.directory)?.len() == 1;
+    let is_alone = disk.list(&place.directory)?.len() == 1;
     Ok((is_alone && spares.take_room(blocks.size)).then_some(blocks))
 }
 
-/// Makes a spare file of it. The room for it was taken.
+/// Destroys the header of the file, durably: from then on it is a spare one.
 ///
 /// # Errors
-/// What the disk answered. It is finished when the release is carried out again.
-pub(super) async fn recycle<D: Disk>(
+/// What the disk answered. It is finished when this is done again.
+pub(super) async fn destroy<D: Disk>(
     disk: &D,
     store: StoreId,
-    given: &Given,
-    Blocks { size, written_to }: Blocks,
-    place: &Place<'_>,
+    segment: &SegmentId,
+    Recyclable { place, blocks, destroyed }: &Recyclable,
 ) -> Result<Spare, DiskError> {
+    if let Some(spare) = destroyed {
+        return Ok(*spare);
+    }
+    let Blocks { size, written_to } = *blocks;
     if written_to < size {
         // The header that follows says that all blocks were written, and synced.
-        mend::clear(disk, place.file, Position(written_to), &[], Position(size)).await?;
-        transfer::sync(disk, place.file).await?;
+        mend::clear(disk, &place.file, Position(written_to), &[], Position(size)).await?;
+        transfer::sync(disk, &place.file).await?;
     }
     let uid = Uid(disk.random());
     let header = SegmentHeader {
         uid,
         store,
         state: SegmentState::Spare,
-        segment: given.record.segment.clone(),
+        segment: segment.clone(),
         generation: Generation(0),
         base: Offset(0),
         opened_at_ms: 0,
@@ -69,26 +82,27 @@ pub(super) async fn recycle<D: Disk>(
         size,
         look_ahead: 0,
     };
-    write_header(disk, place.file, &header).await?;
-    into_the_pool(disk, Spare { size, uid }, place).await
+    write_header(disk, &place.file, &header).await?;
+    Ok(Spare { size, uid })
 }
 
-/// Gives a file whose header says `spare` its place in the pool, durably.
+/// Gives a file whose header says `spare` its place in the pool. It is durable when both directories have been synced, which comes before the
+/// manifest forgets the one name and somebody uses the other.
 ///
 /// # Errors
 /// What the disk answered.
-pub(super) async fn into_the_pool<D: Disk>(disk: &D, spare: Spare, place: &Place<'_>) -> Result<Spare, DiskError> {
+pub(super) async fn move_in<D: Disk>(
+    disk: &D,
+    pool: &Directory,
+    spare: Spare,
+    Place { directory, name, file_name, .. }: &Place,
+) -> Result<(), DiskError> {
     let first = layout::data_file_name(Generation(0));
-    if *place.file_name != first {
-        transfer::rename(disk, place.directory, place.file_name, &first).await?;
-        transfer::sync_directory(disk, place.directory).await?;
+    if *file_name != first {
+        transfer::rename(disk, directory, file_name, &first).await?;
+        transfer::sync_directory(disk, directory).await?;
     }
-    let (root, pool) = (disk.root(), pool(disk).await?);
-    transfer::rename_to(disk, (&root, place.name), (&pool, &layout::uid_directory_name(spare.uid))).await?;
-    // Both names, before the manifest forgets the one and somebody uses the other.
-    transfer::sync_directory(disk, &pool).await?;
-    transfer::sync_directory(disk, &root).await?;
-    Ok(spare)
+    transfer::rename_to(disk, (&disk.root(), name), (pool, &layout::uid_directory_name(spare.uid))).await
 }
 
 /// Writes a header block, durably. The rest of the file is as it was.

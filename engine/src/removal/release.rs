@@ -1,31 +1,55 @@
-//! Release: the bytes of files that were given up are removed, and the manifest is told when they are gone.
+//! Release: what stands at the place of a file that was given up, and how it is removed.
 //!
 //! The edit that gives a file up is durable before any of its bytes go. A file is removed only when it says itself whose it is: by its
 //! header block, or by a batch, whose checksum covers the uid. Whatever else is found is left alone and reported.
 
-use super::recycle::{self, Place};
+use super::recycle::{self, Place, Recyclable};
 use super::spares::{Spare, Spares};
-use crate::format::manifest::{Edit, ReleaseReason};
+use crate::format::manifest::ReleaseReason;
 use crate::format::segment::{SegmentHeader, SegmentState};
 use crate::id::{Generation, StoreId, Uid};
 use crate::layout;
 use crate::manifest::state::{ReleasedRecord, State};
-use crate::manifest::{Edits, ManifestError};
 use crate::segment::survey;
-use strandline_disk::{Access, Directory, Disk, DiskError, OpenFile, Verb, transfer};
+use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, Name, OpenFile, transfer};
 
 /// How far a file without a good header block is looked at for a batch that says whose it is, in bytes.
 const EVIDENCE_BYTES: u64 = 1 << 20;
 
-/// What became of a released file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Removal {
-    /// Nothing of it is left, durably.
+/// What a released file was found to be.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// It is not there any more, or its name is another file's by now.
     Gone,
-    /// Its file is a spare one now, durably.
-    Spared(Spare),
-    /// It was left alone, for this reason.
+    /// It is fit for the pool, in which room for it was taken.
+    Spare(Box<Recyclable>),
+    /// It can be removed.
+    Doomed(Doomed),
+    /// It is left alone, for this reason.
     Kept(String),
+}
+
+/// A file that is to be removed, and its directory with it.
+#[derive(Debug)]
+pub(super) struct Doomed {
+    directory: Directory,
+    /// The directory's name.
+    name: Name,
+    /// The file's name, where there is one.
+    file_name: Option<Name>,
+    /// The file, where it may be shrunk: it has no other name.
+    pub(super) file: Option<File>,
+    /// How much of it is left, in bytes.
+    pub(super) bytes: u64,
+}
+
+/// Which names a removal took, and which therefore have to be synced.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// The directory's own.
+    Directory,
+    /// One in a directory that stays.
+    File(Directory),
 }
 
 /// A file that was given up.
@@ -67,82 +91,79 @@ pub fn due(state: &State, wall_ms: u64) -> Vec<Given> {
     due.map(|(uid, record)| Given { uid: *uid, record: record.clone(), blocks: None }).collect()
 }
 
-/// Removes released files one after the other, and tells the manifest of each that is gone. What cannot be removed is reported and
-/// tried again at the next open.
+/// Looks what stands at the place of a released file.
 ///
 /// # Errors
-/// A flush that failed, here or of the manifest: what else it may have taken along is for the shard to say.
-pub async fn remove_all<D: Disk>(
-    disk: &D,
-    edits: &Edits,
-    removing: Removing<'_>,
-    released: Vec<Given>,
-) -> Result<(), ManifestError> {
-    for given in released {
-        let Given { uid, record, .. } = &given;
-        match remove_released(disk, removing, &given).await {
-            Ok(Removal::Gone) => edits.submit(vec![Edit::Gone { uid: *uid }]).await?,
-            Ok(Removal::Spared(spare)) => {
-                edits.submit(vec![Edit::Gone { uid: *uid }]).await?;
-                removing.spares.put(spare);
-            }
-            Ok(Removal::Kept(reason)) => {
-                tracing::warn!(segment = %record.segment, generation = %record.generation, reason, "a released file was left alone");
-            }
-            Err(source) if matches!(source.verb, Verb::Sync | Verb::SyncDirectory) => {
-                return Err(ManifestError::Disk(source));
-            }
-            Err(error) => {
-                tracing::warn!(segment = %record.segment, %error, "a released file could not be removed; it is tried again at the next open");
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Removes the file of a released record, and its directory when no other data file is in it; or makes a spare one of it. Doing it twice
-/// does no harm.
-///
-/// # Errors
-/// What the disk answered. Some of it may be gone; it is finished when this is called again.
-pub async fn remove_released<D: Disk>(disk: &D, removing: Removing<'_>, given: &Given) -> Result<Removal, DiskError> {
+/// What the disk answered.
+pub(super) async fn examine<D: Disk>(disk: &D, removing: Removing<'_>, given: &Given) -> Result<Found, DiskError> {
     let Given { uid, record, .. } = given;
-    let (root, name) = (disk.root(), layout::directory_name(&record.segment));
-    let directory = match transfer::open_directory(disk, &root, &name).await {
-        Ok(directory) => directory,
-        Err(error) if error.is_absent() => {
-            // It may have been removed just before a kill, and not durably.
-            transfer::sync_directory(disk, &root).await?;
-            return Ok(Removal::Gone);
-        }
-        Err(error) => return Err(error),
+    let name = layout::directory_name(&record.segment);
+    let directory = match transfer::open_directory(disk, &disk.root(), &name).await {
+        // It may have been removed just before a kill, and not durably.
+        Err(error) if error.is_absent() => return Ok(Found::Gone),
+        opened => opened?,
     };
     let file_name = layout::data_file_name(record.generation);
-    match transfer::open(disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await {
-        Ok(file) => match survey::read_header(disk, &file).await? {
-            Ok(header) if header.uid == *uid || was_destroyed(&header, removing.store, record) => {
-                let place = Place { directory: &directory, name: &name, file: &file, file_name: &file_name };
-                if let Some(spare) = spare(disk, removing, given, &header, &place).await? {
-                    return Ok(Removal::Spared(spare));
+    let file = match transfer::open(disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await {
+        Err(error) if error.is_absent() => return Ok(doomed(directory, name, None, None)),
+        // A snapshot has it too. Whatever it is, to take this name from it loses none of its bytes.
+        Err(error) if error.errno == Errno::MLINK => return Ok(doomed(directory, name, Some(file_name), None)),
+        opened => opened?,
+    };
+    match survey::read_header(disk, &file).await? {
+        Ok(header) if header.uid == *uid || was_destroyed(&header, removing.store, record) => {
+            let place = Place { directory, name, file, file_name };
+            match spare(disk, removing, given, &header, place)? {
+                Ok(recyclable) => Ok(Found::Spare(Box::new(recyclable))),
+                Err(Place { directory, name, file, file_name }) => {
+                    Ok(doomed(directory, name, Some(file_name), Some(file)))
                 }
-                transfer::unlink(disk, &directory, &file_name).await?;
             }
-            // Its name was taken by another file, which is not ours to remove.
-            Ok(_) => return Ok(Removal::Gone),
-            Err(why) => {
-                // The rewritten file of a segment is given up before it is made, and nothing else was ever made under its name.
-                let unfinished = record.reason == ReleaseReason::Orphan && record.generation > Generation(0);
-                if !unfinished && survey::first_batch(disk, &file, *uid, EVIDENCE_BYTES).await?.is_none() {
-                    return Ok(Removal::Kept(format!("nothing in {name}/{file_name} says whose it is: {why}")));
-                }
-                transfer::unlink(disk, &directory, &file_name).await?;
+        }
+        // Its name was taken by another file, which is not ours to remove.
+        Ok(_) => Ok(Found::Gone),
+        Err(why) => {
+            // The rewritten file of a segment is given up before it is made, and nothing else was ever made under its name.
+            let unfinished = record.reason == ReleaseReason::Orphan && record.generation > Generation(0);
+            if !unfinished && survey::first_batch(disk, &file, *uid, EVIDENCE_BYTES).await?.is_none() {
+                return Ok(Found::Kept(format!("nothing in {name}/{file_name} says whose it is: {why}")));
             }
-        },
-        Err(error) if error.is_absent() => {}
-        Err(error) => return Err(error),
+            Ok(doomed(directory, name, Some(file_name), Some(file)))
+        }
     }
-    remove_directory(disk, &directory, &name).await?;
-    Ok(Removal::Gone)
+}
+
+fn doomed(directory: Directory, name: Name, file_name: Option<Name>, file: Option<File>) -> Found {
+    let bytes = file.as_ref().map_or(0, File::length);
+    Found::Doomed(Doomed { directory, name, file_name, file, bytes })
+}
+
+impl Doomed {
+    /// Cuts up to so many bytes off the end of the file. Gives how many.
+    ///
+    /// # Errors
+    /// What the disk answered.
+    pub(super) async fn shrink<D: Disk>(&mut self, disk: &D, bytes: u64) -> Result<u64, DiskError> {
+        let Some(file) = &self.file else { return Ok(0) };
+        let length = self.bytes.saturating_sub(bytes).max(BLOCK as u64).min(self.bytes);
+        transfer::truncate(disk, file, length).await?;
+        Ok(std::mem::replace(&mut self.bytes, length) - length)
+    }
+
+    /// Removes the file, and its directory when no other data file is in it. Neither is durable yet. Doing it twice does no harm.
+    ///
+    /// # Errors
+    /// What the disk answered. Some of it may be gone; it is finished when this is done again.
+    pub(super) async fn unlink<D: Disk>(&mut self, disk: &D) -> Result<Taken, DiskError> {
+        self.file = None;
+        if let Some(file_name) = &self.file_name {
+            match transfer::unlink(disk, &self.directory, file_name).await {
+                Err(error) if !error.is_absent() => return Err(error),
+                _ => {}
+            }
+        }
+        remove_directory(disk, &self.directory, &self.name).await
+    }
 }
 
 /// Whether this is the header of a file that was on its way into the pool when a crash or an error came between.
@@ -150,35 +171,26 @@ fn was_destroyed(header: &SegmentHeader, store: StoreId, record: &ReleasedRecord
     header.state == SegmentState::Spare && header.store == store && header.segment == record.segment
 }
 
-/// Makes a spare file of a released one, where it is fit for that and the pool has room.
-async fn spare<D: Disk>(
+/// Takes room in the pool for a released file, where it is fit for that and there is some. Else gives the place back.
+fn spare<D: Disk>(
     disk: &D,
-    removing: Removing<'_>,
+    Removing { store, spares }: Removing<'_>,
     given: &Given,
     header: &SegmentHeader,
-    place: &Place<'_>,
-) -> Result<Option<Spare>, DiskError> {
-    let Removing { store, spares } = removing;
-    let destroyed = recycle::spare_of(header, store, place.file);
+    place: Place,
+) -> Result<Result<Recyclable, Place>, DiskError> {
+    let destroyed = recycle::spare_of(header, store, &place.file);
     // Only a file whose blocks were all written ever got such a header.
     let whole = destroyed.map(|Spare { size, .. }| Blocks { size, written_to: size });
-    let Some(blocks) = recycle::take_room(disk, spares, whole.or(given.blocks), place)? else { return Ok(None) };
-    let spared = match destroyed {
-        Some(spare) => recycle::into_the_pool(disk, spare, place).await,
-        None => recycle::recycle(disk, store, given, blocks, place).await,
-    };
-    if spared.is_err() {
-        spares.give_room_back(blocks.size);
-    }
-    spared.map(Some)
+    let room = recycle::take_room(disk, spares, whole.or(given.blocks), &place)?;
+    Ok(match room {
+        Some(blocks) => Ok(Recyclable { place, blocks, destroyed }),
+        None => Err(place),
+    })
 }
 
 /// Removes a segment's directory, and what recovery had set aside in it, unless another data file is still there.
-async fn remove_directory<D: Disk>(
-    disk: &D,
-    directory: &Directory,
-    name: &strandline_disk::Name,
-) -> Result<(), DiskError> {
+async fn remove_directory<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<Taken, DiskError> {
     let root = disk.root();
     let mut left = transfer::remove_directory(disk, &root, name).await;
     if left.as_ref().is_err_and(is_not_empty) {
@@ -198,13 +210,12 @@ async fn remove_directory<D: Disk>(
         }
     }
     match left {
-        // Without these syncs the names could come back after the manifest has forgotten them.
-        Ok(()) => transfer::sync_directory(disk, &root).await,
-        Err(error) if is_not_empty(&error) => transfer::sync_directory(disk, directory).await,
-        Err(error) => Err(error),
+        Err(error) if is_not_empty(&error) => Ok(Taken::File(directory.clone())),
+        Err(error) if !error.is_absent() => Err(error),
+        _ => Ok(Taken::Directory),
     }
 }
 
 fn is_not_empty(error: &DiskError) -> bool {
-    [strandline_disk::Errno::NOTEMPTY, strandline_disk::Errno::EXIST].contains(&error.errno)
+    [Errno::NOTEMPTY, Errno::EXIST].contains(&error.errno)
 }

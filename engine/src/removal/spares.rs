@@ -38,6 +38,12 @@ impl Spares {
         Spares { bytes_max, held: Mutex::new(held), ..Spares::default() }
     }
 
+    /// Whether a file of this size may have a place, as far as room and size say.
+    #[must_use]
+    pub fn may_take(&self, size: u64) -> bool {
+        size.is_power_of_two() && self.held().bytes.saturating_add(size) <= self.bytes_max
+    }
+
     /// Takes room for one file. False when the pool is full.
     #[must_use]
     pub fn take_room(&self, size: u64) -> bool {

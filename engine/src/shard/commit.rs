@@ -83,6 +83,7 @@ impl<D: Disk> Shard<D> {
         let Write { log: number, file, buffer, at, mut flight, .. } = write;
         flight.number = self.next_flight;
         flight.durable = durable;
+        flight.started_ns = self.now.boot_ns;
         self.next_flight += 1;
         if sabotaged!(self.config, AnswerBeforeCompletion) {
             for staged in &mut flight.staged {

@@ -92,12 +92,12 @@ impl<D: Disk> Shard<D> {
         let Some(file) = file else { return false };
         self.queue.counters.flushes.fetch_add(1, Ordering::Relaxed);
         self.queue.counters.barriers.fetch_add(u64::from(barrier), Ordering::Relaxed);
-        let disk = self.disk.clone();
+        let (disk, started_ns) = (self.disk.clone(), self.now.boot_ns);
         self.spawn(async move {
             // Without it nothing of what was written plainly could be acknowledged as durable.
             let result =
                 if barrier { transfer::barrier(&disk, &file).await } else { transfer::sync(&disk, &file).await };
-            Event::Flushed { covered, barrier, result }
+            Event::Flushed { covered, barrier, started_ns, result }
         });
         true
     }

@@ -2,19 +2,20 @@
 
 use super::command::LogNumber;
 use super::shard::{Event, Shard};
-use super::siblings::UntilGone;
 use crate::format::manifest::ReleaseReason;
 use crate::format::segment::DATA_START;
 use crate::id::{Generation, SegmentId, Seq, Uid};
 use crate::manifest::state::ReleasedRecord;
-use crate::removal::release::{self, Blocks, Given, Removing};
+use crate::removal::going::Outgoing;
+use crate::removal::inbox::Inbox;
+use crate::removal::release::{Blocks, Given};
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::Closed;
 use crate::segment::unopened::Unopened;
 use std::time::Duration;
 use strandline_disk::{BLOCK, Disk, File, transfer};
 
-/// How often it is looked whether somebody still reads a file that is to be used again.
+/// How often it is looked whether somebody still reads a file that was given up.
 const READERS_LOOK: Duration = Duration::from_millis(1);
 
 /// A file that a log gives up.
@@ -75,51 +76,33 @@ impl From<(Seq, Uid, Generation)> for Leaving {
 }
 
 impl<D: Disk> Shard<D> {
-    /// Gives the bytes of files that the manifest has given up back to the pool or to the file system, in the background.
+    /// Hands files that the manifest has given up to the one that removes them, each when nobody reads it any more.
     pub(super) fn remove_files(&mut self, number: LogNumber, gone: impl IntoIterator<Item = Leaving>) {
         let log = self.logs[number.0].id.clone();
-        let (mut given, mut open) = (Vec::new(), Vec::new());
-        for Leaving { seq, uid, generation, blocks, file } in gone {
+        let exchange = self.siblings.removal.clone();
+        let outgoing = gone.into_iter().map(|Leaving { seq, uid, generation, blocks, file }| {
             let segment = SegmentId { log: log.clone(), seq };
             let record = ReleasedRecord { segment, generation, reason: ReleaseReason::Expired, hold_until_ms: 0 };
-            given.push(Given { uid, record, blocks });
-            // A file that is only unlinked stays readable for whoever has it open.
-            open.extend(file.filter(|_| blocks.is_some()));
-        }
-        self.remove_when_unread(given, open);
-    }
-
-    /// Removes released files in the background.
-    pub fn remove(&mut self, released: Vec<Given>) {
-        self.remove_when_unread(released, Vec::new());
-    }
-
-    fn remove_when_unread(&mut self, released: Vec<Given>, open: Vec<File>) {
-        if released.is_empty() {
-            return;
-        }
-        let (disk, edits, store) = (self.disk.clone(), self.edits.clone(), self.store);
-        let siblings = self.siblings.clone();
-        siblings.going.note(released.iter().map(|given| (given.uid, &given.record)));
-        let until_gone = UntilGone { siblings: siblings.clone(), released: released.clone() };
+            (Outgoing::new(Given { uid, record, blocks }, &exchange.going), file)
+        });
+        let outgoing: Vec<_> = outgoing.collect();
+        let disk = self.disk.clone();
         self.spawn(async move {
-            until_unread(&disk, open).await;
-            let removing = Removing { store, spares: &siblings.spares };
-            let result = release::remove_all(&disk, &edits, removing, released).await;
-            drop(until_gone);
-            Event::Removed(result)
+            leave_when_unread(&disk, &exchange.inbox, outgoing).await;
+            Event::Left
         });
     }
 }
 
-/// Waits until the reads that were started have ended. No new ones come: the log does not know these files any more.
-async fn until_unread<D: Disk>(disk: &D, open: Vec<File>) {
-    for file in open {
-        while file.holders() > 1 {
-            // A disk that does not even wait answers for the reads, too.
-            if transfer::sleep(disk, READERS_LOOK).await.is_err() {
-                return;
-            }
+/// Puts each file into the inbox when the reads of it that were started have ended. No new ones come: the log does not know these
+/// files any more. What is cut off a file, or written into its next life, must not be met by a read of this one.
+async fn leave_when_unread<D: Disk>(disk: &D, inbox: &Inbox, mut outgoing: Vec<(Outgoing, Option<File>)>) {
+    loop {
+        let is_unread = |(_, file): &mut (_, Option<File>)| file.as_ref().is_none_or(|file| file.holders() == 1);
+        inbox.put(outgoing.extract_if(.., is_unread).map(|(unread, _)| unread));
+        // A disk that does not even wait answers no reads either: the next open removes the rest.
+        if outgoing.is_empty() || transfer::sleep(disk, READERS_LOOK).await.is_err() {
+            return;
         }
     }
 }

@@ -64,7 +64,7 @@ pub struct Share<D> {
     pub logs: Vec<(LogId, LogRecord)>,
 }
 
-/// Opens the store below the disk's root with one shard.
+/// Opens the store below the disk's root with one shard. What was given up waits for a [`crate::removal::remover::Remover`].
 ///
 /// # Errors
 /// [`OpenError`]. A damaged segment is no error: it is reported, and its log goes on without it.
@@ -75,8 +75,8 @@ pub async fn open<D: Disk>(
 ) -> Result<(Shard<D>, OpenReport), OpenError> {
     let Opened { manifest, store, life, logs, released, siblings, mut report } = open_manifest(&disk, &config).await?;
     let share = Share { store, life, edits: manifest.edits(), manifest: Some(manifest), siblings, logs };
-    let (mut shard, part) = open_logs(disk, config, queue, share).await?;
-    shard.remove(released);
+    let (shard, part) = open_logs(disk, config, queue, share).await?;
+    shard.siblings.give(released);
     report.took += part.took;
     report.absorb(part);
     Ok((shard, report))
@@ -125,7 +125,7 @@ pub async fn open_logs<D: Disk>(
     if let Some(manifest) = &manifest {
         // Before any shard makes a file: nobody takes a name that somebody is about to remove.
         let released = &manifest.state().released;
-        siblings.going.note(released.iter().map(|(uid, record)| (*uid, record)));
+        siblings.removal.going.note(released.iter().map(|(uid, record)| (*uid, record)));
     }
     let recovery = Recovery { disk: &disk, config: &config, life, store };
     // What other shards hand in meanwhile is written by the one that keeps the manifest.

@@ -125,7 +125,7 @@ impl<D: Disk> Plan<D> {
         // Until the manifest knows it, nobody may take its directory for a stray.
         let ((header, file, written), _claim) = loop {
             let claim = self.siblings.claim(vec![segment.clone()]);
-            let made = match (&claim, self.siblings.going.newest(&segment)) {
+            let made = match (&claim, self.siblings.removal.going.newest(&segment)) {
                 (Ok(_), None) => self.make_file(&segment).await?,
                 _ => None, // A stray, or of a log of this name that was deleted: it is on its way out.
             };
@@ -164,7 +164,7 @@ impl<D: Disk> Plan<D> {
             host.0.register(segment, answer);
             answered.await.map_err(PrepareError::Host)?;
         }
-        if let Some(file) = reuse::reuse(&self.disk, &self.siblings.spares, &header).await? {
+        if let Some(file) = reuse::reuse(&self.disk, &self.siblings.removal.spares, &header).await? {
             return Ok(Some((header, file, true)));
         }
         let Some(directory) = self.make_directory(segment).await? else { return Ok(None) };

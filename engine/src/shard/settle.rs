@@ -22,18 +22,16 @@ impl<D: Disk> Shard<D> {
         self.note_background(&event);
         match event {
             Event::Landed { landed, group } => self.settle_landed(landed, group),
-            Event::Flushed { covered, barrier, result } => self.settle_flushed(covered, barrier, result),
+            Event::Flushed { covered, barrier, started_ns, result } => {
+                self.siblings.removal.latencies.note(self.now.boot_ns.saturating_sub(started_ns));
+                self.settle_flushed(covered, barrier, result);
+            }
             Event::Manifest(commit) => {
                 if let Some(manifest) = self.manifest.as_mut() {
                     manifest.settle(commit);
                 }
             }
-            Event::Removed(result) => {
-                if let Err(error) = result {
-                    tracing::warn!(%error, "released files are removed at the next open");
-                    self.latch_what_the_manifest_took_along(&error);
-                }
-            }
+            Event::Left => {}
             Event::Prepared { log, result } => self.settle_prepared(log, result),
             Event::Sealed { log, segment, result } => self.settle_sealed(log, segment, result),
             Event::Announced { log, result } => self.note_manifest_failure(log, result),
@@ -87,6 +85,7 @@ impl<D: Disk> Shard<D> {
         if let Some(flight) = log.flights.iter_mut().find(|waiting| waiting.number == flight) {
             flight.landed = true;
             let durable = flight.durable;
+            self.siblings.removal.latencies.note(self.now.boot_ns.saturating_sub(flight.started_ns));
             let was_last = !log.flights.iter().any(|flight| flight.durable && !flight.landed);
             self.singles -= usize::from(durable && was_last);
         }

@@ -48,6 +48,7 @@ pub(super) enum Event<D: Disk> {
     Flushed {
         covered: Vec<Covered>,
         barrier: bool,
+        started_ns: u64,
         result: Result<(), DiskError>,
     },
     Manifest(ManifestCommit),
@@ -90,8 +91,8 @@ pub(super) enum Event<D: Disk> {
         log: LogNumber,
         finish: Finish<D>,
     },
-    /// Released files were removed, as far as that went.
-    Removed(Result<(), ManifestError>),
+    /// Files that were given up have left the shard.
+    Left,
     /// A segment was searched for a time.
     Sought(Box<SeekDone>),
 }

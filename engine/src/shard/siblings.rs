@@ -1,11 +1,12 @@
 //! Siblings: what the shards of a store share. One device is below all of them, so that a flush that failed concerns each, and one
 //! root directory, whose names any of them may give or take away.
 
-use crate::id::{Generation, SegmentId, Uid};
-use crate::manifest::state::ReleasedRecord;
+use crate::id::SegmentId;
+use crate::removal::exchange::Exchange;
+use crate::removal::going::Outgoing;
 use crate::removal::release::Given;
 use crate::removal::spares::Spares;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use strandline_disk::DiskError;
@@ -15,59 +16,10 @@ use strandline_disk::DiskError;
 pub struct Siblings {
     /// Flushes that failed.
     pub(super) failures: Failures,
-    /// Files on their way out.
-    pub(super) going: Going,
-    /// Files for new segments.
-    pub(crate) spares: Spares,
+    /// What they share with the one that removes files.
+    pub removal: Arc<Exchange>,
     claimed: Mutex<BTreeSet<SegmentId>>,
     logs: AtomicUsize,
-}
-
-/// Files that are being removed. They are removed by their names, and a name among these is given to no other file meanwhile.
-#[derive(Debug, Default)]
-pub struct Going(Mutex<BTreeMap<SegmentId, Vec<(Uid, Generation)>>>);
-
-impl Going {
-    /// These are removed from now on.
-    pub(super) fn note<'a>(&self, released: impl Iterator<Item = (Uid, &'a ReleasedRecord)>) {
-        let mut going = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (uid, ReleasedRecord { segment, generation, .. }) in released {
-            let files = going.entry(segment.clone()).or_default();
-            if !files.contains(&(uid, *generation)) {
-                files.push((uid, *generation));
-            }
-        }
-    }
-
-    /// Nobody removes these any more.
-    fn forget(&self, released: &[Given]) {
-        let mut going = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for Given { uid, record: ReleasedRecord { segment, .. }, .. } in released {
-            let Some(files) = going.get_mut(segment) else { continue };
-            files.retain(|(going, _)| going != uid);
-            if files.is_empty() {
-                going.remove(segment);
-            }
-        }
-    }
-
-    /// The newest generation among the files of a segment that are being removed.
-    pub(super) fn newest(&self, segment: &SegmentId) -> Option<Generation> {
-        let going = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        going.get(segment)?.iter().map(|(_, generation)| *generation).max()
-    }
-}
-
-/// Ends with the removal, also when that is dropped on the way.
-pub(super) struct UntilGone {
-    pub(super) siblings: Arc<Siblings>,
-    pub(super) released: Vec<Given>,
-}
-
-impl Drop for UntilGone {
-    fn drop(&mut self) {
-        self.siblings.going.forget(&self.released);
-    }
 }
 
 /// Segments whose directories nobody else makes or deletes while this lives.
@@ -88,7 +40,7 @@ impl Siblings {
     /// With these files for new segments.
     #[must_use]
     pub fn new(spares: Spares) -> Siblings {
-        Siblings { spares, ..Siblings::default() }
+        Siblings { removal: Arc::new(Exchange::new(spares)), ..Siblings::default() }
     }
 
     /// Claims the directories of segments that the manifest may not know: one in which a segment is being made looks like a stray until
@@ -100,6 +52,18 @@ impl Siblings {
         }
         claimed.extend(segments.iter().cloned());
         Ok(Claim { siblings: self.clone(), segments })
+    }
+
+    /// Hands released files that nobody reads to the one that removes them.
+    pub fn give(&self, released: Vec<Given>) {
+        self.removal.inbox.put(released.into_iter().map(|given| Outgoing::new(given, &self.removal.going)));
+    }
+
+    /// A flush failed outside the shards: each of them heeds that before it acknowledges anything more.
+    pub fn note_failed_flush(&self, source: &DiskError) {
+        if !source.is_full() {
+            self.failures.note(source, u64::MAX);
+        }
     }
 
     /// Takes room for one more log; false when there are as many as there may be.

@@ -211,7 +211,8 @@ fn write_of(
     let active = log.active.as_mut()?;
     active.laid(&buffer, at);
     let (end, file) = (active.staged_end(), active.file.clone());
-    let flight = Flight { number: 0, staged, end_offset, end, durable_to, durable: false, landed: false };
+    let flight =
+        Flight { number: 0, staged, end_offset, end, durable_to, durable: false, landed: false, started_ns: 0 };
     Some(Write { log: number, file, buffer, at, level, flight })
 }
 

@@ -345,7 +345,7 @@ impl<D: Disk> Cutting<D> {
             let refused = |refusal: Refusal| VerbError::Host { segment: closed.id.clone(), reason: refusal.reason };
             answered.await.map_err(refused)?;
         }
-        let newest = self.siblings.going.newest(&closed.id).max(Some(closed.generation)).unwrap_or_default();
+        let newest = self.siblings.removal.going.newest(&closed.id).max(Some(closed.generation)).unwrap_or_default();
         let next = Closed {
             uid: Uid(self.disk.random()),
             generation: Generation(newest.0 + 1),

@@ -3,6 +3,7 @@
 mod follower;
 mod log;
 mod policies;
+mod removing;
 mod serve;
 #[expect(clippy::module_inception, reason = "the noun of this file is the store")]
 mod store;

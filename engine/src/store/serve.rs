@@ -2,9 +2,10 @@
 //!
 //! The first one keeps the manifest: it reads it, hands every other shard its logs, and writes what they hand in.
 
+use super::removing::{Removing, Work};
 use crate::config::{CheckedConfig, DirectIo, SyncMode};
 use crate::error::OpenError;
-use crate::id::LogId;
+use crate::id::{LogId, StoreId};
 use crate::manifest::{Edits, Manifest, PublishedPolicies};
 use crate::shard::command::Queue;
 use crate::shard::{self, OpenReport, Opened, Shard, Share, Siblings, Turned, Woken};
@@ -32,6 +33,8 @@ struct Ready {
     report: OpenReport,
     ring: Arc<RingCounters>,
     policies: Option<PublishedPolicies>,
+    store: StoreId,
+    edits: Edits,
     siblings: Arc<Siblings>,
 }
 
@@ -60,6 +63,7 @@ pub(super) struct Started {
     pub(super) capabilities: Capabilities,
     pub(super) report: OpenReport,
     pub(super) siblings: Arc<Siblings>,
+    pub(super) removing: Removing,
 }
 
 /// Starts the shards, and gives them when all are open. When one does not open, none is left.
@@ -68,6 +72,7 @@ pub(super) fn start(config: &CheckedConfig) -> Result<Started, OpenError> {
     let start = Start { config: config.clone(), lock };
     let mut waiting = Vec::new();
     let mut others = Vec::new();
+    let of_all = start.clone();
     for number in 1..config.shards {
         let (give, given) = mpsc::sync_channel::<Handed>(1);
         let start = start.clone();
@@ -75,12 +80,12 @@ pub(super) fn start(config: &CheckedConfig) -> Result<Started, OpenError> {
         others.push(give);
     }
     waiting.insert(0, spawn(0, move |tell| serve_manifest(&start, others, tell))?);
-    gather(waiting)
+    gather(of_all, waiting)
 }
 
 /// What the shard that keeps the manifest hands to another one: all of its share, in a form that may change threads.
 struct Handed {
-    store: crate::id::StoreId,
+    store: StoreId,
     life: crate::id::Life,
     edits: Edits,
     siblings: Arc<Siblings>,
@@ -104,14 +109,15 @@ fn spawn(number: usize, serve: impl FnOnce(&Tell) + Send + 'static) -> Result<Wa
 }
 
 /// Waits for every shard. The first error wins; the shards that had opened are closed then.
-fn gather(waiting: Vec<Waiting>) -> Result<Started, OpenError> {
+fn gather(Start { config, lock }: Start, waiting: Vec<Waiting>) -> Result<Started, OpenError> {
     let (mut served, mut failed, mut first, mut report) = (Vec::new(), None, None, OpenReport::default());
     for (told, thread) in waiting {
         match told.recv() {
             Ok(Ok(ready)) => {
                 report.absorb(ready.report);
-                first.get_or_insert((ready.capabilities, ready.siblings));
-                let Ready { queue, ring, policies, .. } = ready;
+                let Ready { queue, ring, policies, capabilities, store, edits, siblings, .. } = ready;
+                let (config, lock) = (config.clone(), lock.clone());
+                first.get_or_insert((capabilities, Work { config, lock, store, edits, siblings }));
                 served.push(Served { queue, ring, policies, thread: Some(thread) });
             }
             Ok(Err(error)) => {
@@ -126,11 +132,20 @@ fn gather(waiting: Vec<Waiting>) -> Result<Started, OpenError> {
             }
         }
     }
-    match (failed, first) {
-        (None, Some((capabilities, siblings))) => Ok(Started { shards: served, capabilities, report, siblings }),
-        (failed, _) => {
+    let started = match (failed, first) {
+        (None, Some((capabilities, work))) => {
+            let siblings = work.siblings.clone();
+            Removing::start(work).map(|removing| (capabilities, siblings, removing))
+        }
+        (failed, _) => Err(failed.unwrap_or_else(|| OpenError::ShardGone("there is no shard".to_owned()))),
+    };
+    match started {
+        Ok((capabilities, siblings, removing)) => {
+            Ok(Started { shards: served, capabilities, report, siblings, removing })
+        }
+        Err(error) => {
             stop(&mut served);
-            Err(failed.unwrap_or_else(|| OpenError::ShardGone("there is no shard".to_owned())))
+            Err(error)
         }
     }
 }
@@ -174,7 +189,8 @@ fn serve_manifest(start: &Start, others: Vec<mpsc::SyncSender<Handed>>, tell: &T
     }
     let logs = shares.pop().unwrap_or_default();
     let share = Share { store, life, edits, manifest: Some(manifest), siblings, logs };
-    recover_and_run(&disk, config, queue, share, report, tell, |shard| shard.remove(released));
+    share.siblings.give(released);
+    recover_and_run(&disk, config, queue, share, report, tell);
 }
 
 /// The thread of any other shard.
@@ -187,7 +203,7 @@ fn serve_share(start: &Start, given: &mpsc::Receiver<Handed>, tell: &Tell) {
         return drop(tell.send(Err(gone)));
     };
     let share: Part = Share { store, life, edits, manifest: None, siblings, logs };
-    recover_and_run(&disk, &start.config, queue, share, OpenReport::default(), tell, |_| {});
+    recover_and_run(&disk, &start.config, queue, share, OpenReport::default(), tell);
 }
 
 fn recover_and_run(
@@ -197,10 +213,9 @@ fn recover_and_run(
     share: Part,
     mut report: OpenReport,
     tell: &Tell,
-    begin: impl FnOnce(&mut Shard<UringDisk>),
 ) {
     let policies = share.manifest.as_ref().map(Manifest::policies);
-    let siblings = share.siblings.clone();
+    let (store, edits, siblings) = (share.store, share.edits.clone(), share.siblings.clone());
     let (mut shard, part) = match drive(disk, shard::open_logs(disk.clone(), config.clone(), queue.clone(), share)) {
         Ok(Ok(opened)) => opened,
         Ok(Err(error)) => return drop(tell.send(Err(error))),
@@ -208,14 +223,13 @@ fn recover_and_run(
     };
     report.took += part.took;
     report.absorb(part);
-    begin(&mut shard);
     shard.gather_for(config.gather);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if cores > config.shards + 1 {
         shard.spin(config.spin);
     }
     let (capabilities, ring) = ((*disk.capabilities()).clone(), disk.counters());
-    if tell.send(Ok(Ready { queue, capabilities, report, ring, policies, siblings })).is_ok() {
+    if tell.send(Ok(Ready { queue, capabilities, report, ring, policies, store, edits, siblings })).is_ok() {
         run(shard);
     }
 }
@@ -257,7 +271,7 @@ fn run(mut shard: Shard<UringDisk>) {
 }
 
 /// Polls a future on this thread, turning the disk whenever it waits.
-fn drive<D: Disk, F: Future>(disk: &D, future: F) -> Result<F::Output, DiskError> {
+pub(super) fn drive<D: Disk, F: Future>(disk: &D, future: F) -> Result<F::Output, DiskError> {
     let mut future = std::pin::pin!(future);
     let doorbell = disk.doorbell();
     let woken = Woken::new(false, doorbell.clone());
@@ -274,7 +288,7 @@ fn drive<D: Disk, F: Future>(disk: &D, future: F) -> Result<F::Output, DiskError
     }
 }
 
-fn options(config: &CheckedConfig) -> UringOptions {
+pub(super) fn options(config: &CheckedConfig) -> UringOptions {
     UringOptions {
         arena_bytes: config.arena_bytes,
         arena_bytes_min: config.arena_bytes_min(),
@@ -287,7 +301,7 @@ fn options(config: &CheckedConfig) -> UringOptions {
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

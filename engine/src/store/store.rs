@@ -1,6 +1,7 @@
 //! The store: opening, its logs, closing. Its threads live in `serve`.
 
 use super::log::Log;
+use super::removing::Removing;
 use super::serve::{self, Served, Started, shard_of};
 use crate::config::{CheckedConfig, Config, LogOptions};
 use crate::error::{CloseError, LogError, OpenError};
@@ -9,6 +10,7 @@ use crate::id::{LogId, RangeNumber, Topic};
 use crate::manifest::PublishedPolicies;
 use crate::pending::pair;
 use crate::policy::Policies;
+use crate::removal::exchange::Removed;
 use crate::shard::command::{Command, Queue, Refused};
 use crate::shard::{OpenReport, Siblings};
 use std::sync::Arc;
@@ -23,6 +25,7 @@ pub struct Store {
     capabilities: Capabilities,
     report: OpenReport,
     siblings: Arc<Siblings>,
+    removing: Option<Removing>,
 }
 
 /// What a store has done since it was opened.
@@ -54,6 +57,8 @@ pub struct Counters {
     pub spare_files: u64,
     /// Their bytes.
     pub spare_bytes: u64,
+    /// What became of files that were given up and that the pool did not take.
+    pub removal: Removed,
     /// System calls of the shards' threads on their rings.
     pub enters: u64,
     /// Operations given to the rings.
@@ -67,8 +72,8 @@ impl Store {
     /// [`OpenError`]. Damage in a segment is no error: [`Store::report`] names it.
     pub fn open(config: Config) -> Result<Store, OpenError> {
         let config = config.check()?;
-        let Started { shards, capabilities, report, siblings } = serve::start(&config)?;
-        Ok(Store { config, shards, capabilities, report, siblings })
+        let Started { shards, capabilities, report, siblings, removing } = serve::start(&config)?;
+        Ok(Store { config, shards, capabilities, report, siblings, removing: Some(removing) })
     }
 
     /// Opens a log; makes it, durably, when it does not exist.
@@ -142,9 +147,11 @@ impl Store {
     #[must_use]
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        (sum.spared, sum.reused) = self.siblings.spares.turnover();
-        let (files, bytes) = self.siblings.spares.count();
+        let removal = &self.siblings.removal;
+        (sum.spared, sum.reused) = removal.spares.turnover();
+        let (files, bytes) = removal.spares.count();
         (sum.spare_files, sum.spare_bytes) = (files as u64, bytes);
+        sum.removal = removal.done.removed();
         for Served { queue, ring, .. } in &self.shards {
             let shard = &queue.counters;
             let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -163,12 +170,18 @@ impl Store {
         sum
     }
 
+    /// Removal first: what it has done in its last step is for the manifest to hear.
+    fn stop(&mut self) -> Result<(), CloseError> {
+        drop(self.removing.take());
+        summed_up(serve::stop(&mut self.shards))
+    }
+
     /// Finishes everything that was asked for, marks what is durable, and stops.
     ///
     /// # Errors
     /// [`CloseError`]. Everything that was acknowledged is safe all the same.
     pub fn close(mut self) -> Result<(), CloseError> {
-        summed_up(serve::stop(&mut self.shards))
+        self.stop()
     }
 }
 
@@ -194,7 +207,7 @@ fn summed_up(answers: Vec<Result<(), CloseError>>) -> Result<(), CloseError> {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Err(error) = summed_up(serve::stop(&mut self.shards)) {
+        if let Err(error) = self.stop() {
             tracing::warn!(%error, "the store was dropped and did not close cleanly");
         }
     }

@@ -291,7 +291,7 @@ impl Machine {
         broken("every command is answered", format!("a read from {offset}"))
     }
 
-    /// One turn of every shard, in an order that the seed chooses; takes every answer that came.
+    /// One turn of every shard and of the remover, in an order that the seed chooses; takes every answer that came.
     ///
     /// # Errors
     /// The first broken promise.
@@ -321,9 +321,9 @@ impl Machine {
     /// When no such operation is started.
     pub fn turn_until_in_flight(&mut self, parts: &[&str]) -> Checked {
         for _ in 0..TURNS_MAX {
-            let moment = self.turn_to_a_moment()?;
             let wanted = |line: &String| parts.iter().all(|part| line.contains(part));
-            if moment.pending().iter().any(wanted) {
+            let moments = self.turn_with_moments()?;
+            if let Some(moment) = moments.into_iter().find(|moment| moment.pending().iter().any(wanted)) {
                 self.world = moment;
                 return Ok(());
             }
@@ -338,17 +338,25 @@ impl Machine {
         Ok(())
     }
 
-    /// One more turn. Gives the machine as it stood when all was started and nothing had landed.
+    /// One more turn. Gives the machine as it stood when all was started and nothing had landed: of several moments, the last at which
+    /// something was in flight.
     fn turn_to_a_moment(&mut self) -> Checked<SimWorld> {
-        let mut moment = None;
+        let mut moments = self.turn_with_moments()?;
+        let busy = moments.iter().rposition(|moment| !moment.pending().is_empty());
+        Ok(busy.map(|place| moments.swap_remove(place)).or(moments.pop()).unwrap_or_else(|| self.world.snapshot()))
+    }
+
+    /// One more turn of everybody. Gives the machine as it stood in each one's turn when all was started and nothing had landed.
+    fn turn_with_moments(&mut self) -> Checked<Vec<SimWorld>> {
+        let mut moments = Vec::new();
         for place in self.running().next_round() {
             self.world.keep_moments(true);
             let turned = self.running().turn_shard(place);
             turned.or_else(|error| broken("a living ring can be turned", error.to_string()))?;
             self.collect()?;
-            moment = self.world.take_moment();
+            moments.extend(self.world.take_moment());
         }
-        Ok(moment.unwrap_or_else(|| self.world.snapshot()))
+        Ok(moments)
     }
 
     /// Turns until everything was answered.
@@ -376,6 +384,8 @@ impl Machine {
             self.turn()?;
             // What is done one operation after the other may have none in flight between two turns.
             let goes_on = self.running().in_flight() > 0 || self.world.operations() > started;
+            // What a fault keeps from being removed is tried again for ever.
+            let goes_on = goes_on && !(self.tolerant && self.running().only_rests());
             started = self.world.operations();
             quiet = if goes_on { 0 } else { quiet + 1 };
             if quiet > 8 {
@@ -391,6 +401,13 @@ impl Machine {
     /// When it does not end, or answers an error although nothing failed.
     pub fn close(&mut self) -> Checked {
         self.running().close_queues();
+        self.running().close_removal();
+        for _ in 0..TURNS_MAX {
+            if self.turn_shard(self.config.shards)? == Turned::Closed {
+                break;
+            }
+            self.turn()?;
+        }
         let mut clean = true;
         for place in (0..self.config.shards).rev() {
             clean &= self.close_shard(place)?;

@@ -11,11 +11,12 @@ use strandline::batch::Batch;
 use strandline::config::CheckedConfig;
 use strandline::format::checksum::crc32c;
 use strandline::pending::{Pending, pair};
+use strandline::removal::remover::{Remover, Settings};
 use strandline::shard::command::{
     AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue, Refused,
 };
 use strandline::shard::verb::{Verb, Verdict};
-use strandline::shard::{self, Opened, Shard, Share, Turned};
+use strandline::shard::{self, Opened, Shard, Share, Siblings, Turned};
 use strandline::{
     CloseError, Level, LogId, LogInfo, Offset, OpenError, OpenReport, Receipt, Sealed, Truncated, Verified,
 };
@@ -121,7 +122,7 @@ pub enum VerbAnswer {
 
 /// The shards of a store in their process.
 pub struct Running {
-    /// The disks, one for each shard.
+    /// The disks, one for each shard, and the one of the remover.
     pub disks: Vec<SimDisk>,
     /// The shards; none where one was closed.
     pub shards: Vec<Option<Shard<SimDisk>>>,
@@ -143,6 +144,10 @@ pub struct Running {
     pub verbs: Vec<AskedVerb>,
     /// The last receipt of each log.
     pub receipts: BTreeMap<usize, Receipt>,
+    /// What removes files, while it does.
+    remover: Option<Removing>,
+    /// What the shards share.
+    siblings: Arc<Siblings>,
     /// In which order the shards take their turns.
     order: Random,
 }
@@ -170,6 +175,8 @@ pub fn shard_of(log: &LogId, shards: usize) -> usize {
     crc32c(log.topic.as_bytes()).wrapping_add(log.range.get()) as usize % shards.max(1)
 }
 
+type Removing = Pin<Box<dyn Future<Output = Result<(), strandline::error::ManifestError>>>>;
+
 type Work<T> = Pin<Box<dyn Future<Output = Result<T, OpenError>>>>;
 
 /// A shard on its way.
@@ -188,14 +195,15 @@ pub fn open(
     turns: Option<usize>,
     mut seen: impl FnMut() -> Checked,
 ) -> Checked<Opening> {
-    let disks: Vec<SimDisk> = (0..config.shards).map(|_| world.open()).collect();
-    let queues: Vec<Arc<Queue>> = disks.iter().map(|disk| Queue::new(config, disk.doorbell())).collect();
+    let disks: Vec<SimDisk> = (0..=config.shards).map(|_| world.open()).collect();
+    let queues: Vec<Arc<Queue>> =
+        disks.iter().take(config.shards).map(|disk| Queue::new(config, disk.doorbell())).collect();
     let mut order = Random::new(world.operations());
     let mut reading: Option<Work<Opened<SimDisk>>> = {
         let (disk, config) = (disks[0].clone(), config.clone());
         Some(Box::pin(async move { shard::open_manifest(&disk, &config).await }))
     };
-    let (mut parts, mut released, mut report): (Vec<Part>, _, _) = (Vec::new(), Vec::new(), OpenReport::default());
+    let (mut parts, mut remover, mut report): (Vec<Part>, _, _) = (Vec::new(), None, OpenReport::default());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let mut quiet = 0;
     for turn in 0..TURNS_MAX {
@@ -205,9 +213,11 @@ pub fn open(
                 std::task::Poll::Ready(Err(error)) => return Ok(Opening::Refused(error)),
                 std::task::Poll::Ready(Ok(opened)) => {
                     reading = None;
-                    released = opened.released.clone();
+                    let siblings = opened.siblings.clone();
+                    siblings.give(opened.released.clone());
+                    remover = Some((removing(&opened, &disks[config.shards], config), siblings));
                     report.absorb(opened.report.clone());
-                    parts = spread(opened, &disks, &queues, config);
+                    parts = spread(opened, &disks[..config.shards], &queues, config);
                 }
             }
         }
@@ -216,10 +226,7 @@ pub fn open(
             match work.as_mut().poll(&mut context) {
                 std::task::Poll::Pending => {}
                 std::task::Poll::Ready(Err(error)) => return Ok(Opening::Refused(error)),
-                std::task::Poll::Ready(Ok((mut shard, part))) => {
-                    if place == 0 {
-                        shard.remove(std::mem::take(&mut released));
-                    }
+                std::task::Poll::Ready(Ok((shard, part))) => {
                     report.absorb(part);
                     parts[place] = Part::Open(Box::new(shard));
                 }
@@ -232,7 +239,8 @@ pub fn open(
                 Part::Opens(_) => None,
             };
             let shards = parts.into_iter().map(open).collect();
-            return Ok(Opening::Serves(Box::new(Running::new(disks, shards, queues, report, order))));
+            let remover = remover.expect("the manifest was read");
+            return Ok(Opening::Serves(Box::new(Running::new((disks, queues), shards, remover, report, order))));
         }
         if turns == Some(turn) {
             return Ok(Opening::Stopped);
@@ -250,6 +258,14 @@ pub fn open(
         }
     }
     broken("opening never hangs", format!("{TURNS_MAX} turns were not enough"))
+}
+
+/// What removes files, on a disk of its own.
+fn removing(opened: &Opened<SimDisk>, disk: &SimDisk, config: &CheckedConfig) -> Removing {
+    let (siblings, exchange) = (opened.siblings.clone(), opened.siblings.removal.clone());
+    let alarm = Box::new(move |error: &DiskError| siblings.note_failed_flush(error));
+    let manifest = (opened.store, opened.manifest.edits());
+    Box::pin(Remover::new(disk.clone(), manifest, exchange, Settings::of(config), alarm).run())
 }
 
 /// Hands every shard its share, as the threads of a store do.
@@ -279,31 +295,74 @@ fn shuffled(random: &mut Random, count: usize) -> Vec<usize> {
 
 impl Running {
     fn new(
-        disks: Vec<SimDisk>,
+        (disks, queues): (Vec<SimDisk>, Vec<Arc<Queue>>),
         shards: Vec<Option<Shard<SimDisk>>>,
-        queues: Vec<Arc<Queue>>,
+        (remover, siblings): (Removing, Arc<Siblings>),
         report: OpenReport,
         order: Random,
     ) -> Running {
         let (opened, appends, reads, opening) = Default::default();
         let (durable, verbs, receipts) = Default::default();
-        Running { disks, shards, queues, report, opened, appends, reads, opening, durable, verbs, receipts, order }
+        let remover = Some(remover);
+        Running {
+            disks,
+            shards,
+            queues,
+            report,
+            opened,
+            appends,
+            reads,
+            opening,
+            durable,
+            verbs,
+            receipts,
+            remover,
+            siblings,
+            order,
+        }
     }
 
-    /// In which order the shards take their next turns.
+    /// In which order the shards, and the remover behind them, take their next turns.
     pub fn next_round(&mut self) -> Vec<usize> {
-        shuffled(&mut self.order, self.shards.len())
+        shuffled(&mut self.order, self.shards.len() + 1)
     }
 
-    /// One turn of one shard.
+    /// One turn of one shard, or of the remover.
     ///
     /// # Errors
     /// What its ring answered.
     pub fn turn_shard(&mut self, place: usize) -> Result<Turned, DiskError> {
-        match self.shards[place].as_mut() {
-            Some(shard) => shard.turn(),
-            None => Ok(Turned::Closed),
+        match self.shards.get_mut(place) {
+            Some(Some(shard)) => shard.turn(),
+            Some(None) => Ok(Turned::Closed),
+            None => self.turn_remover(),
         }
+    }
+
+    fn turn_remover(&mut self) -> Result<Turned, DiskError> {
+        let Some(remover) = self.remover.as_mut() else { return Ok(Turned::Closed) };
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if remover.as_mut().poll(&mut context).is_ready() {
+            self.remover = None;
+            return Ok(Turned::Closed);
+        }
+        let disk = &self.disks[self.shards.len()];
+        // With nothing in flight it sleeps, while time goes by as the shards have it.
+        disk.turn(if disk.in_flight() == 0 { Wait::No } else { Wait::Event })?;
+        Ok(Turned::Open)
+    }
+
+    /// Tells the remover to end.
+    pub fn close_removal(&self) {
+        self.siblings.removal.inbox.close();
+    }
+
+    /// The shards have nothing to do, and the remover waits to try again what failed.
+    #[must_use]
+    pub fn only_rests(&self) -> bool {
+        let removed = self.siblings.removal.done.removed();
+        let shards = self.disks.iter().take(self.shards.len());
+        removed.resting > 0 && removed.waiting == removed.resting && shards.map(Disk::in_flight).sum::<usize>() == 0
     }
 
     /// Operations in flight on all disks.

@@ -1,0 +1,79 @@
+//! Exchange: what the shards of a store share with the one that removes files.
+
+use super::going::Going;
+use super::inbox::Inbox;
+use super::latencies::Latencies;
+use super::spares::Spares;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What the shards give, and what they take.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// Files to remove.
+    pub inbox: Inbox,
+    /// Files on their way out.
+    pub going: Arc<Going>,
+    /// Files for new segments.
+    pub spares: Spares,
+    /// How long commits took.
+    pub latencies: Latencies,
+    /// What was done.
+    pub done: Done,
+}
+
+impl Exchange {
+    /// With these files for new segments.
+    #[must_use]
+    pub fn new(spares: Spares) -> Exchange {
+        Exchange { spares, ..Exchange::default() }
+    }
+}
+
+/// What removal has done since the store was opened, and what is left.
+#[derive(Debug, Default)]
+pub struct Done {
+    pub(super) files: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) failures: AtomicU64,
+    pub(super) waiting: AtomicU64,
+    pub(super) resting: AtomicU64,
+    pub(super) held_back: AtomicU64,
+    pub(super) rate: AtomicU64,
+}
+
+/// What removal has done since the store was opened, and what is left, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Files that were unlinked.
+    pub files: u64,
+    /// Bytes of them that went back to the file system.
+    pub bytes: u64,
+    /// Attempts that failed.
+    pub failures: u64,
+    /// Files that are still to go.
+    pub waiting: u64,
+    /// Those of them that rest after an attempt that failed.
+    pub resting: u64,
+    /// Windows in which removal went slower because commits took too long.
+    pub held_back: u64,
+    /// Bytes a second at which it goes, or went last.
+    pub rate: u64,
+}
+
+impl Done {
+    /// In numbers.
+    #[must_use]
+    pub fn removed(&self) -> Removed {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Removed {
+            files: get(&self.files),
+            bytes: get(&self.bytes),
+            failures: get(&self.failures),
+            waiting: get(&self.waiting),
+            resting: get(&self.resting),
+            held_back: get(&self.held_back),
+            rate: get(&self.rate),
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The governor: how fast bytes may go. A plain function of what commits took meanwhile: no clock, no I/O.
+//!
+//! To free a written block costs the device a discard, and a burst of discards stalls every append on it. So a file is shrunk in steps,
+//! and the rate of the steps follows the appends: up while they stay well within the budget, down at once when they do not.
+
+use super::latencies::Seen;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+/// Where it begins, in bytes a second: about what appends do not notice on the drives that were measured.
+const RATE_FIRST: u64 = 384 * MIB;
+/// It never goes faster, in bytes a second: a step each pause is then as large as a step may be.
+const RATE_MAX: u64 = 2_048 * MIB;
+/// The smallest and the largest step, in bytes.
+const STEP_MIN: u64 = 256 << 10;
+const STEP_MAX: u64 = 2 * MIB;
+/// Steps are about so far apart.
+const STEP_EVERY: Duration = Duration::from_millis(2);
+/// A window says something from so many commits on.
+const SAMPLES_MIN: u64 = 200;
+/// A window that is over with fewer than these disturbs nobody.
+const SAMPLES_FEW: u64 = 20;
+/// How long a window lasts, with enough commits and at most, in nanoseconds.
+const WINDOW_NS: u64 = 50_000_000;
+const WINDOW_MAX_NS: u64 = 1_000_000_000;
+/// So many windows without removal are remembered.
+const CALM_WINDOWS: usize = 8;
+
+/// What the operator allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowed {
+    /// The p99 that commits may have beside removal even where they are faster without, in nanoseconds.
+    pub budget_ns: u64,
+    /// Bytes a second that are removed whatever it costs, so that the disk does not fill.
+    pub rate_min: u64,
+}
+
+/// Adapts the rate of removal to the commits beside it.
+#[derive(Debug)]
+pub struct Governor {
+    allowed: Allowed,
+    /// Bytes a second.
+    rate: u64,
+    /// The p99 of windows in which nothing was removed, the newest last, in nanoseconds.
+    calm: VecDeque<u64>,
+    /// What had been counted when the window began, and when that was.
+    before: Seen,
+    since_ns: u64,
+    held_back: u64,
+}
+
+impl Governor {
+    /// Nothing is being removed yet.
+    #[must_use]
+    pub fn new(allowed: Allowed) -> Governor {
+        let rate = RATE_FIRST.max(allowed.rate_min);
+        Governor { allowed, rate, calm: VecDeque::new(), before: Seen::default(), since_ns: 0, held_back: 0 }
+    }
+
+    /// Removal begins at `now_ns`: what came since the last one ended shows commits by themselves.
+    pub fn begin(&mut self, seen: Seen, now_ns: u64) {
+        let calm = seen.since(&self.before);
+        if calm.count() >= SAMPLES_MIN {
+            self.calm.truncate(CALM_WINDOWS - 1);
+            self.calm.push_front(calm.p99_ns());
+        }
+        (self.before, self.since_ns) = (seen, now_ns);
+    }
+
+    /// Removal has ended.
+    pub fn end(&mut self, seen: Seen) {
+        self.before = seen;
+    }
+
+    /// Whether the window may be over, so that it is worth to look at what was counted.
+    #[must_use]
+    pub fn wants_to_look(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.since_ns) >= WINDOW_NS
+    }
+
+    /// Looks at the commits of a window in which something was removed, and changes the rate when it says enough.
+    pub fn look(&mut self, seen: Seen, now_ns: u64) {
+        let window = seen.since(&self.before);
+        let (count, took) = (window.count(), now_ns.saturating_sub(self.since_ns));
+        if count < SAMPLES_MIN && took < WINDOW_MAX_NS {
+            return;
+        }
+        let (p99, budget) = (window.p99_ns(), self.budget_ns());
+        self.rate = if count < SAMPLES_FEW {
+            self.rate / 2 * 3
+        } else if p99 > budget {
+            self.held_back += 1;
+            self.rate / 10 * 7
+        } else if p99 <= budget / 4 * 3 {
+            self.rate / 20 * 23
+        } else {
+            self.rate
+        };
+        self.rate = self.rate.min(RATE_MAX).max(self.allowed.rate_min);
+        (self.before, self.since_ns) = (seen, now_ns);
+    }
+
+    /// The p99 that commits may have beside removal, in nanoseconds: twice what they have without, and no less than was allowed.
+    #[must_use]
+    pub fn budget_ns(&self) -> u64 {
+        let mut calm: Vec<u64> = self.calm.iter().copied().collect();
+        calm.sort_unstable();
+        let median = calm.get(calm.len() / 2).copied().unwrap_or(0);
+        self.allowed.budget_ns.max(median.saturating_mul(2))
+    }
+
+    /// Bytes a second at which it removes now.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// Windows in which it went slower because commits took too long.
+    #[must_use]
+    pub fn held_back(&self) -> u64 {
+        self.held_back
+    }
+
+    /// How much of a file goes in one step, in bytes.
+    #[must_use]
+    pub fn step_bytes(&self) -> u64 {
+        let step = self.rate / (1_000 / STEP_EVERY.as_millis() as u64);
+        (step - step % STEP_MIN).clamp(STEP_MIN, STEP_MAX)
+    }
+
+    /// How long the next step comes after one that freed so many bytes.
+    #[must_use]
+    pub fn pause(&self, bytes: u64) -> Duration {
+        Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(self.rate.max(1))) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::removal::latencies::Latencies;
+
+    const ALLOWED: Allowed = Allowed { budget_ns: 1_000_000, rate_min: 32 * MIB };
+    const SECOND: u64 = 1_000_000_000;
+
+    fn governor() -> (Governor, Latencies) {
+        (Governor::new(ALLOWED), Latencies::default())
+    }
+
+    /// A window of 500 commits that took so long each.
+    fn window(governor: &mut Governor, latencies: &Latencies, now_ns: &mut u64, ns: u64) {
+        (0..500).for_each(|_| latencies.note(ns));
+        *now_ns += WINDOW_NS;
+        governor.look(latencies.seen(), *now_ns);
+    }
+
+    #[test]
+    fn appends_that_suffer_slow_it_down_to_its_least_and_no_further() {
+        let (mut governor, latencies) = governor();
+        let mut now = 0;
+        governor.begin(latencies.seen(), now);
+        let before = governor.rate();
+        window(&mut governor, &latencies, &mut now, 5_000_000);
+        assert!(governor.rate() < before);
+        (0..50).for_each(|_| window(&mut governor, &latencies, &mut now, 5_000_000));
+        assert_eq!(governor.rate(), ALLOWED.rate_min);
+        assert_eq!(governor.step_bytes(), STEP_MIN);
+        assert_eq!(governor.held_back(), 51);
+    }
+
+    #[test]
+    fn appends_that_do_not_notice_let_it_go_faster_up_to_a_bound() {
+        let (mut governor, latencies) = governor();
+        let mut now = 0;
+        (0..50).for_each(|_| window(&mut governor, &latencies, &mut now, 300_000));
+        assert_eq!((governor.rate(), governor.step_bytes()), (RATE_MAX, STEP_MAX));
+        assert_eq!(governor.held_back(), 0);
+    }
+
+    #[test]
+    fn between_three_quarters_of_the_budget_and_all_of_it_nothing_changes() {
+        let (mut governor, latencies) = governor();
+        let (mut now, before) = (0, governor.rate());
+        window(&mut governor, &latencies, &mut now, 850_000);
+        assert_eq!(governor.rate(), before);
+    }
+
+    #[test]
+    fn the_budget_is_twice_what_commits_take_without_removal() {
+        let (mut governor, latencies) = governor();
+        (0..1_000).for_each(|_| latencies.note(3_000_000));
+        governor.begin(latencies.seen(), SECOND);
+        assert!((6_000_000..=7_000_000).contains(&governor.budget_ns()), "{}", governor.budget_ns());
+        let (mut now, before) = (SECOND, governor.rate());
+        window(&mut governor, &latencies, &mut now, 4_000_000);
+        assert!(governor.rate() > before, "what would be slow elsewhere is usual here");
+    }
+
+    #[test]
+    fn what_commits_take_beside_removal_does_not_raise_the_budget() {
+        let (mut governor, latencies) = governor();
+        governor.begin(latencies.seen(), 0);
+        let mut now = 0;
+        window(&mut governor, &latencies, &mut now, 50_000_000);
+        governor.end(latencies.seen());
+        governor.begin(latencies.seen(), now);
+        assert_eq!(governor.budget_ns(), ALLOWED.budget_ns);
+    }
+
+    #[test]
+    fn a_few_commits_say_nothing_until_a_second_is_over_and_none_at_all_disturb_nobody() {
+        let (mut governor, latencies) = governor();
+        let before = governor.rate();
+        (0..50).for_each(|_| latencies.note(9_000_000));
+        governor.look(latencies.seen(), WINDOW_NS);
+        assert_eq!(governor.rate(), before);
+        governor.look(latencies.seen(), WINDOW_MAX_NS);
+        assert!(governor.rate() < before, "50 slow ones in a second count");
+        let before = governor.rate();
+        governor.look(latencies.seen(), 2 * WINDOW_MAX_NS);
+        assert!(governor.rate() > before);
+    }
+
+    #[test]
+    fn a_pause_makes_the_rate() {
+        let (governor, _) = governor();
+        let pause = governor.pause(governor.rate());
+        assert_eq!(pause, Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,51 @@
+//! Inbox: the way from the shards, which give files up, to the one that removes them.
+
+use super::going::Outgoing;
+use crossbeam_queue::SegQueue;
+use futures_util::task::AtomicWaker;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+/// What was given up and nobody has begun to remove. Lock-free; any thread puts in, one takes out.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    queue: SegQueue<Outgoing>,
+    taker: AtomicWaker,
+    closed: AtomicBool,
+}
+
+impl Inbox {
+    /// Puts files in. After the inbox was closed they are dropped: the manifest knows them, and the next open removes them.
+    pub fn put(&self, files: impl IntoIterator<Item = Outgoing>) {
+        files.into_iter().for_each(|file| self.queue.push(file));
+        if self.closed.load(Ordering::Acquire) {
+            while self.queue.pop().is_some() {}
+        }
+        self.taker.wake();
+    }
+
+    /// No more is taken in, and whoever waits for some learns that.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.taker.wake();
+    }
+
+    /// Whether it was closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// The next file, if there is one now.
+    #[must_use]
+    pub fn take(&self) -> Option<Outgoing> {
+        self.queue.pop()
+    }
+
+    /// Ready when there is a file, or when there will be none any more.
+    pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.taker.register(context.waker());
+        // Looked at after the waker is in its place: what is put in later wakes it.
+        if self.queue.is_empty() && !self.is_closed() { Poll::Pending } else { Poll::Ready(()) }
+    }
+}

@@ -1,0 +1,417 @@
+//! The remover: takes what the shards give up, and gives it to the pool or back to the file system, on a disk of its own.
+//!
+//! What can be used again goes first: that costs a block and a rename, and appends wait for it. All else is shrunk in steps at the rate
+//! that the governor allows, unlinked in batches, and forgotten by the manifest when the names are durably gone. Between two steps it looks for
+//! what came in. What fails is put off, for longer each time, and keeps nothing else waiting.
+
+use super::exchange::Exchange;
+use super::going::Outgoing;
+use super::governor::{Allowed, Governor};
+use super::recycle::{self, Recyclable};
+use super::release::{self, Blocks, Doomed, Found, Removing, Taken};
+use super::spares::Spare;
+use crate::config::{CheckedConfig, Removal};
+use crate::format::manifest::Edit;
+use crate::id::StoreId;
+use crate::manifest::{Edits, ManifestError};
+use futures_util::future::{Either, join_all, select};
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use strandline_disk::{Directory, Disk, DiskError, Verb, transfer};
+
+/// So many files are made spare ones at once.
+const RECYCLED_AT_ONCE: usize = 16;
+/// After so many bytes that were cut off a file it is synced: discards follow the commits of the journal, and would come in bursts.
+const SYNC_EVERY_BYTES: u64 = 16 << 20;
+/// How long a file rests after the first attempt that failed, and at most.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(300);
+
+/// How files are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// At the rate that the governor allows; else at once, whatever appends say.
+    pub governed: bool,
+    /// Most files that are unlinked at once.
+    pub batch: usize,
+    /// What the governor may do.
+    pub allowed: Allowed,
+}
+
+impl Settings {
+    /// As the configuration has it.
+    #[must_use]
+    pub fn of(config: &CheckedConfig) -> Settings {
+        let (budget_ns, rate_min) = (config.removal_budget.as_nanos() as u64, config.removal_bytes_per_second_min);
+        let governed = config.removal == Removal::Governed;
+        Settings { governed, batch: config.removal_batch, allowed: Allowed { budget_ns, rate_min } }
+    }
+}
+
+/// Is told of flushes that failed.
+pub type Alarm = Box<dyn Fn(&DiskError)>;
+
+/// Takes what was given up, and removes it.
+pub struct Remover<D: Disk> {
+    disk: D,
+    edits: Edits,
+    store: StoreId,
+    exchange: Arc<Exchange>,
+    settings: Settings,
+    alarm: Alarm,
+    governor: Governor,
+    /// Files to be unlinked, the first of them opened, and those of them that need no more shrinking.
+    backlog: VecDeque<Attempt>,
+    opened: VecDeque<(Attempt, Doomed)>,
+    shrunk: Vec<(Attempt, Option<Doomed>)>,
+    /// Files that rest after an attempt that failed.
+    later: Vec<(u64, Attempt)>,
+    /// Something is being removed.
+    busy: bool,
+    /// When the next step may come, and how much was cut off since the last sync.
+    next_ns: u64,
+    unsynced: u64,
+}
+
+/// A file, and how often its removal has failed.
+struct Attempt {
+    file: Outgoing,
+    failures: u32,
+}
+
+impl<D: Disk> Remover<D> {
+    /// Begins with nothing.
+    pub fn new(
+        disk: D,
+        (store, edits): (StoreId, Edits),
+        exchange: Arc<Exchange>,
+        settings: Settings,
+        alarm: Alarm,
+    ) -> Remover<D> {
+        let governor = Governor::new(settings.allowed);
+        Remover {
+            disk,
+            edits,
+            store,
+            exchange,
+            settings,
+            alarm,
+            governor,
+            backlog: VecDeque::new(),
+            opened: VecDeque::new(),
+            shrunk: Vec::new(),
+            later: Vec::new(),
+            busy: false,
+            next_ns: 0,
+            unsynced: 0,
+        }
+    }
+
+    /// Removes what comes in until the inbox is closed. What is left then is removed after the next open.
+    ///
+    /// # Errors
+    /// The manifest takes no more edits: nothing can be forgotten any more.
+    pub async fn run(mut self) -> Result<(), ManifestError> {
+        loop {
+            self.wait().await;
+            self.take_in().await?;
+            if self.exchange.inbox.is_closed() {
+                return Ok(());
+            }
+            self.free_some().await?;
+            self.say();
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !(self.backlog.is_empty() && self.opened.is_empty() && self.shrunk.is_empty())
+    }
+
+    /// Waits until there is something to do.
+    async fn wait(&mut self) {
+        if self.has_work() {
+            return;
+        }
+        if std::mem::take(&mut self.busy) {
+            self.governor.end(self.exchange.latencies.seen());
+            self.say();
+        }
+        let exchange = self.exchange.clone();
+        let ready = pin!(std::future::poll_fn(move |context| exchange.inbox.poll_ready(context)));
+        let due = self.later.iter().map(|(at_ns, _)| *at_ns).min();
+        match due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns()))) {
+            None => ready.await,
+            Some(rest) => match select(ready, pin!(transfer::sleep(&self.disk, rest))).await {
+                Either::Left(_) | Either::Right(_) => {}
+            },
+        }
+    }
+
+    /// Takes what came in. What the pool may take is made a spare file at once.
+    async fn take_in(&mut self) -> Result<(), ManifestError> {
+        let now_ns = self.now_ns();
+        let due = self.later.extract_if(.., |(at_ns, _)| *at_ns <= now_ns).map(|(_, attempt)| attempt);
+        self.backlog.extend(due);
+        let mut quick = Vec::new();
+        while let Some(file) = self.exchange.inbox.take() {
+            let attempt = Attempt { file, failures: 0 };
+            match attempt.file.given.blocks {
+                Some(Blocks { size, .. }) if self.exchange.spares.may_take(size) => quick.push(attempt),
+                _ => self.backlog.push_back(attempt),
+            }
+            if quick.len() == RECYCLED_AT_ONCE {
+                self.look_at(std::mem::take(&mut quick)).await?;
+            }
+        }
+        self.look_at(quick).await
+    }
+
+    /// Looks at files, and does at once what makes them spare ones.
+    async fn look_at(&mut self, attempts: Vec<Attempt>) -> Result<(), ManifestError> {
+        let found = self.examine(attempts).await;
+        self.sort(found).await
+    }
+
+    /// Makes spare files of these. Of several at once the directories are synced once.
+    async fn recycle(&mut self, fit: Vec<(Attempt, Box<Recyclable>)>) -> Result<(), ManifestError> {
+        if fit.is_empty() {
+            return Ok(());
+        }
+        let pool = match recycle::pool(&self.disk).await {
+            Ok(pool) => pool,
+            Err(error) => {
+                for (attempt, recyclable) in fit {
+                    self.exchange.spares.give_room_back(recyclable.blocks.size);
+                    self.put_off(attempt, &error);
+                }
+                return Ok(());
+            }
+        };
+        let (disk, store, into) = (&self.disk, self.store, &pool);
+        let moved = join_all(fit.into_iter().map(|(attempt, recyclable)| async move {
+            let segment = &attempt.file.given.record.segment;
+            let spared = async {
+                let spare = recycle::destroy(disk, store, segment, &recyclable).await?;
+                recycle::move_in(disk, into, spare, &recyclable.place).await?;
+                Ok(spare)
+            };
+            (spared.await, recyclable.blocks.size, attempt)
+        }));
+        let mut spared = Vec::new();
+        for (result, size, attempt) in moved.await {
+            match result {
+                Ok(spare) => spared.push((attempt, spare)),
+                Err(error) => {
+                    self.exchange.spares.give_room_back(size);
+                    self.put_off(attempt, &error);
+                }
+            }
+        }
+        self.forget_spared(spared, &pool).await
+    }
+
+    /// Makes their new places durable, and has the manifest forget the old ones. Only then may they be used.
+    async fn forget_spared(&mut self, spared: Vec<(Attempt, Spare)>, pool: &Directory) -> Result<(), ManifestError> {
+        if spared.is_empty() {
+            return Ok(());
+        }
+        let give_back = |spared: &[(Attempt, Spare)]| {
+            spared.iter().for_each(|(_, spare)| self.exchange.spares.give_room_back(spare.size));
+        };
+        let synced = async {
+            transfer::sync_directory(&self.disk, pool).await?;
+            transfer::sync_directory(&self.disk, &self.disk.root()).await
+        };
+        if let Err(error) = synced.await {
+            give_back(&spared);
+            spared.into_iter().for_each(|(attempt, _)| self.put_off(attempt, &error));
+            return Ok(());
+        }
+        if let Err(error) = self.submit(spared.iter().map(|(attempt, _)| attempt)).await {
+            give_back(&spared);
+            return Err(error);
+        }
+        spared.into_iter().for_each(|(_, spare)| self.exchange.spares.put(spare));
+        Ok(())
+    }
+
+    /// One step of freeing bytes: opens some files, or cuts a piece off one, or unlinks those that are small by now.
+    async fn free_some(&mut self) -> Result<(), ManifestError> {
+        if !self.has_work() {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut self.busy, true) {
+            self.governor.begin(self.exchange.latencies.seen(), self.now_ns());
+        }
+        if self.opened.is_empty() && self.shrunk.is_empty() {
+            let next = self.backlog.len().min(self.settings.batch);
+            let attempts = self.backlog.drain(..next).collect();
+            self.look_at(attempts).await?;
+        }
+        let step = if self.settings.governed { self.governor.step_bytes() } else { u64::MAX };
+        match self.opened.pop_front() {
+            Some((attempt, doomed)) if doomed.file.is_some() && doomed.bytes > step => {
+                self.shrink(attempt, doomed, step).await;
+                Ok(())
+            }
+            next => {
+                self.shrunk.extend(next.map(|(attempt, doomed)| (attempt, Some(doomed))));
+                let bytes: u64 = self.shrunk.iter().flat_map(|(_, doomed)| doomed).map(|doomed| doomed.bytes).sum();
+                let is_enough = self.shrunk.len() >= self.settings.batch || bytes >= step;
+                if is_enough || self.opened.is_empty() { self.unlink(bytes).await } else { Ok(()) }
+            }
+        }
+    }
+
+    async fn shrink(&mut self, attempt: Attempt, mut doomed: Doomed, step: u64) {
+        let shrunk = doomed.shrink(&self.disk, step).await;
+        self.unsynced += step;
+        let result = match (shrunk, &doomed.file) {
+            (Ok(freed), Some(file)) if self.unsynced >= SYNC_EVERY_BYTES => {
+                self.unsynced = 0;
+                transfer::sync(&self.disk, file).await.map(|()| freed)
+            }
+            (shrunk, _) => shrunk,
+        };
+        match result {
+            Ok(freed) => {
+                self.exchange.done.bytes.fetch_add(freed, Ordering::Relaxed);
+                self.opened.push_front((attempt, doomed));
+                self.pace(freed).await;
+            }
+            Err(error) => self.put_off(attempt, &error),
+        }
+    }
+
+    /// Unlinks what is small enough, makes that durable, and has the manifest forget it.
+    async fn unlink(&mut self, bytes: u64) -> Result<(), ManifestError> {
+        let disk = &self.disk;
+        let unlinked = join_all(std::mem::take(&mut self.shrunk).into_iter().map(|(attempt, doomed)| async move {
+            let Some(mut doomed) = doomed else { return (attempt, 0, Ok(Taken::Directory)) };
+            let taken = doomed.unlink(disk).await;
+            (attempt, doomed.bytes, taken)
+        }));
+        let (mut gone, mut stays, mut freed) = (Vec::new(), Vec::new(), 0);
+        for (attempt, bytes, taken) in unlinked.await {
+            match taken {
+                Ok(taken) => {
+                    freed += bytes;
+                    gone.push(attempt);
+                    stays.extend(match taken {
+                        Taken::Directory => None,
+                        Taken::File(directory) => Some(directory),
+                    });
+                }
+                Err(error) => self.put_off(attempt, &error),
+            }
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // Without these syncs the names could come back after the manifest has forgotten them.
+        stays.push(self.disk.root());
+        let synced = join_all(stays.iter().map(|directory| transfer::sync_directory(&self.disk, directory))).await;
+        if let Some(error) = synced.into_iter().find_map(Result::err) {
+            gone.into_iter().for_each(|attempt| self.put_off(attempt, &error));
+            return Ok(());
+        }
+        self.submit(gone.iter()).await?;
+        self.exchange.done.files.fetch_add(gone.len() as u64, Ordering::Relaxed);
+        self.exchange.done.bytes.fetch_add(freed, Ordering::Relaxed);
+        drop(gone);
+        self.pace(bytes).await;
+        Ok(())
+    }
+
+    /// Looks at several files at once. What cannot be looked at is put off.
+    async fn examine(&mut self, attempts: Vec<Attempt>) -> Vec<(Attempt, Found)> {
+        let removing = Removing { store: self.store, spares: &self.exchange.spares };
+        let disk = &self.disk;
+        let looks = attempts.into_iter().map(|attempt| async move {
+            let found = release::examine(disk, removing, &attempt.file.given).await;
+            (attempt, found)
+        });
+        let mut found = Vec::new();
+        for (attempt, result) in join_all(looks).await {
+            match result {
+                Ok(what) => found.push((attempt, what)),
+                Err(error) => self.put_off(attempt, &error),
+            }
+        }
+        found
+    }
+
+    /// Puts files where their next step is done; what is fit for the pool goes there.
+    async fn sort(&mut self, found: Vec<(Attempt, Found)>) -> Result<(), ManifestError> {
+        let mut fit = Vec::new();
+        for (attempt, found) in found {
+            match found {
+                Found::Spare(recyclable) => fit.push((attempt, recyclable)),
+                Found::Doomed(doomed) => self.opened.push_back((attempt, doomed)),
+                Found::Gone => self.shrunk.push((attempt, None)),
+                Found::Kept(reason) => {
+                    let record = &attempt.file.given.record;
+                    tracing::warn!(segment = %record.segment, generation = %record.generation, reason, "a released file was left alone");
+                }
+            }
+        }
+        self.recycle(fit).await
+    }
+
+    /// An attempt failed. It is made again later, unless it was a flush: what that took along nobody knows, and the next open looks.
+    fn put_off(&mut self, Attempt { file, failures }: Attempt, error: &DiskError) {
+        self.exchange.done.failures.fetch_add(1, Ordering::Relaxed);
+        let segment = &file.given.record.segment;
+        if matches!(error.verb, Verb::Sync | Verb::SyncDirectory) {
+            tracing::warn!(%segment, %error, "a released file could not be removed; it is tried again at the next open");
+            return (self.alarm)(error);
+        }
+        let rest = RETRY_FIRST.saturating_mul(1 << failures.min(16)).min(RETRY_MAX);
+        tracing::warn!(%segment, %error, ?rest, "a released file could not be removed; it is tried again");
+        let at_ns = self.now_ns().saturating_add(rest.as_nanos() as u64);
+        self.later.push((at_ns, Attempt { file, failures: failures.saturating_add(1) }));
+    }
+
+    /// Has the manifest forget files, durably.
+    async fn submit<'a>(&self, attempts: impl Iterator<Item = &'a Attempt>) -> Result<(), ManifestError> {
+        let edits = attempts.map(|attempt| Edit::Gone { uid: attempt.file.given.uid }).collect();
+        let forgotten = self.edits.submit(edits).await;
+        if let Err(ManifestError::Disk(source) | ManifestError::Latched(source)) = &forgotten {
+            (self.alarm)(source);
+        }
+        forgotten
+    }
+
+    /// Rests after so many bytes were freed, as the governor says.
+    async fn pace(&mut self, bytes: u64) {
+        if !self.settings.governed {
+            return;
+        }
+        let now_ns = self.now_ns();
+        if self.governor.wants_to_look(now_ns) {
+            self.governor.look(self.exchange.latencies.seen(), now_ns);
+        }
+        // The time that the step itself took counts.
+        let pause_ns = self.governor.pause(bytes).as_nanos() as u64;
+        self.next_ns = self.next_ns.max(now_ns.saturating_sub(pause_ns)).saturating_add(pause_ns);
+        // A sleep that fails makes it a little faster for once.
+        let _ = transfer::sleep(&self.disk, Duration::from_nanos(self.next_ns.saturating_sub(now_ns))).await;
+    }
+
+    /// Says in numbers how far it has come.
+    fn say(&self) {
+        let waiting = self.backlog.len() + self.opened.len() + self.shrunk.len() + self.later.len();
+        let done = &self.exchange.done;
+        done.waiting.store(waiting as u64, Ordering::Relaxed);
+        done.resting.store(self.later.len() as u64, Ordering::Relaxed);
+        done.held_back.store(self.governor.held_back(), Ordering::Relaxed);
+        done.rate.store(self.governor.rate(), Ordering::Relaxed);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.disk.now().boot_ns
+    }
+}
