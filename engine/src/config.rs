@@ -134,6 +134,8 @@ pub struct Config {
     /// Most bytes of files that belong to no segment and wait to become one, 0 is none. A file that is given up goes there when there is
     /// room: appends then need no allocation and no filling. Default 1 GiB.
     pub spare_bytes_max: u64,
+    /// Files of each size that are made ahead when segments need more than come back, 0 is none. Default 2.
+    pub spare_files_min: usize,
     /// How the bytes of files that were given up, and that the pool does not take, are freed. Default `Governed`.
     pub removal: Removal,
     /// Most files that are unlinked at once, from 1 to 128. Default 64.
@@ -286,6 +288,7 @@ impl Config {
             segment_max_age: Some(Duration::from_secs(7 * 24 * 3600)),
             idle_mark_after: Duration::from_millis(100),
             spare_bytes_max: 1 << 30,
+            spare_files_min: 2,
             removal: Removal::Governed,
             removal_batch: 64,
             removal_workers: 1,
@@ -337,6 +340,7 @@ impl Config {
         in_range("spin (us)", self.spin.as_micros() as u64, 0, 10_000)?;
         in_range("tail_cache_bytes", self.tail_cache_bytes as u64, 0, 1 << 36)?;
         in_range("spare_bytes_max", self.spare_bytes_max, 0, 1 << 50)?;
+        in_range("spare_files_min", self.spare_files_min as u64, 0, 1_000)?;
         in_range("removal_batch", self.removal_batch as u64, 1, 128)?;
         in_range("removal_workers", u64::from(self.removal_workers), 1, 8)?;
         in_range("removal_budget (us)", self.removal_budget.as_micros() as u64, 50, 1_000_000)?;

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use strandline::Offset;
 use strandline::config::Config;
 use strandline::format::segment::{SegmentHeader, SegmentState};
-use strandline_disk::sim::SimWorld;
+use strandline_disk::sim::{Fault, SimWorld, Times, What, When};
+use strandline_disk::{Errno, Verb};
 use strandline_tests::harness::files::Disk;
 use strandline_tests::harness::images::crash_at_every_turn;
 use strandline_tests::harness::machine::small;
@@ -167,4 +168,84 @@ fn every_file_is_live_spare_or_on_its_way_out() {
     assert_eq!(data_files(&machine.world), listed + spares(&machine.world).len(), "no file is lost");
     assert!(disk.state().released.is_empty());
     assert!(machine.read(0, Offset(0), 100).expect("an answer").is_err());
+}
+
+/// A machine whose pool is filled ahead: nothing is given up in it.
+fn growing(seed: u64) -> Machine {
+    let mut config = small();
+    config.spare_files_min = 2;
+    machine(seed, config)
+}
+
+#[test]
+fn files_are_made_ahead_where_segments_ask_for_more_than_come_back() {
+    for zeroes in [false, true] {
+        let mut machine = growing(10);
+        machine.world.set_write_zeroes(zeroes);
+        fill(&mut machine).expect("appends");
+        let made = spares(&machine.world);
+        assert_eq!(made.len(), 2, "{made:?}");
+        assert!(
+            made.iter().all(|(path, header)| header.size == 64 << 10 && machine.world.is_anchored(path, 0, 64 << 10))
+        );
+        machine.world.keep_trace(true);
+        fill(&mut machine).expect("appends");
+        let trace = machine.world.trace();
+        let taken = trace.iter().filter(|line| line.contains("start") && line.contains("Rename spare/")).count();
+        assert!(taken >= 3, "{taken} were taken");
+        assert_eq!(spares(&machine.world).len(), 2, "and others made for them");
+        machine.run(&[Step::Reopen]).expect("all of it is read back");
+        assert_eq!(machine.running().report.strays, [""; 0]);
+    }
+}
+
+#[test]
+fn a_pool_that_may_hold_nothing_is_not_filled() {
+    let mut config = small();
+    (config.spare_files_min, config.spare_bytes_max) = (2, 0);
+    let mut machine = machine(11, config);
+    fill(&mut machine).expect("appends");
+    assert!(spares(&machine.world).is_empty());
+}
+
+#[test]
+fn a_crash_at_any_turn_of_filling_ahead_leaves_nothing_behind_that_nobody_knows() {
+    let count = Rc::new(Cell::new(0));
+    let mut machine = growing(12);
+    let run = outcome(|| {
+        let append = Step::Append { log: 0, batches: 10, records: 2, bytes: 5_500 };
+        machine.run(&[append, Step::Answer, append, Step::Answer])?;
+        machine.observer = Some(crash_at_every_turn(machine.config.clone(), 1, count.clone()));
+        machine.run(&[Step::Idle])
+    });
+    if let Err(text) = run {
+        panic!("{text}");
+    }
+    eprintln!("{} crash images", count.get());
+    assert!(count.get() > 50);
+    assert!(!spares(&machine.world).is_empty());
+}
+
+#[test]
+fn what_a_crash_left_half_filled_in_the_pool_is_removed_at_the_next_open() {
+    let mut machine = growing(13);
+    machine.close().expect("a clean close");
+    machine.world.put_file("spare/000000000000000000000000000000ab/data.0", &[0; 8_192]);
+    assert!(machine.start(None).expect("an open"));
+    assert_eq!(machine.running().report.strays, [""; 0]);
+    assert!(spares(&machine.world).is_empty());
+}
+
+#[test]
+fn filling_ahead_that_fails_leaves_nothing_behind_and_segments_make_their_own() {
+    for verb in [Verb::CreateDirectory, Verb::Open, Verb::Allocate, Verb::Write] {
+        let mut machine = growing(14);
+        machine.tolerant = true;
+        let when = When::VerbOnPath(verb, "spare/".to_owned());
+        machine.world.inject(Fault { when, what: What::Errno(Errno::NOSPC), times: Times::Forever });
+        fill(&mut machine).expect("appends");
+        assert!(machine.world.faults_fired() > 0, "{verb:?}");
+        let left = machine.world.files().into_iter().filter(|(path, _)| path.starts_with("spare/")).count();
+        assert_eq!(left, 0, "{verb:?}");
+    }
 }

@@ -27,6 +27,17 @@ pub struct Capabilities {
     pub warnings: Vec<String>,
 }
 
+impl Capabilities {
+    /// Whether a file can be preallocated as written zeros.
+    #[must_use]
+    pub fn can_write_zeroes(&self) -> bool {
+        self.fallocate.iter().any(|mode| mode == WRITE_ZEROES)
+    }
+}
+
+/// The name of that mode in the report.
+pub const WRITE_ZEROES: &str = "write_zeroes";
+
 /// What the ring was given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ring {

@@ -79,6 +79,14 @@ pub enum Operation {
         /// The bytes from the start of the file.
         length: u64,
     },
+    /// As `Allocate`, as extents that count as written and read as zeros (FALLOC_FL_WRITE_ZEROES), which a drive does by itself. Only
+    /// where the capability report lists `write_zeroes`.
+    WriteZeroes {
+        /// The file.
+        file: File,
+        /// The bytes from the start of the file.
+        length: u64,
+    },
     /// Sets the file's length.
     Truncate {
         /// The file.
@@ -158,6 +166,7 @@ impl Operation {
             Operation::Sync { .. } => Verb::Sync,
             Operation::Barrier { .. } => Verb::Barrier,
             Operation::Allocate { .. } => Verb::Allocate,
+            Operation::WriteZeroes { .. } => Verb::WriteZeroes,
             Operation::Truncate { .. } => Verb::Truncate,
             Operation::Open { .. } => Verb::Open,
             Operation::OpenDirectory { .. } => Verb::OpenDirectory,
@@ -179,6 +188,7 @@ impl Operation {
             | Operation::Sync { file }
             | Operation::Barrier { file }
             | Operation::Allocate { file, .. }
+            | Operation::WriteZeroes { file, .. }
             | Operation::Truncate { file, .. } => file.path().clone(),
             Operation::Open { directory, name, .. }
             | Operation::OpenDirectory { directory, name }

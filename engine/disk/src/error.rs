@@ -18,6 +18,8 @@ pub enum Verb {
     SyncDirectory,
     /// A preallocation.
     Allocate,
+    /// Preallocating as written zeros.
+    WriteZeroes,
     /// A change of a file's length.
     Truncate,
     /// Opening a file.
@@ -53,6 +55,7 @@ impl Verb {
             Verb::Barrier => "flushing the drive through",
             Verb::SyncDirectory => "syncing directory",
             Verb::Allocate => "preallocating",
+            Verb::WriteZeroes => "preallocating as written zeros",
             Verb::Truncate => "changing the length of",
             Verb::Open => "opening",
             Verb::OpenDirectory => "opening directory",

@@ -128,6 +128,11 @@ pub async fn allocate<D: Disk>(disk: &D, file: &File, length: u64) -> Result<(),
     steady(disk, || Operation::Allocate { file: file.clone(), length }).await.map(drop)
 }
 
+/// Preallocates the file up to `length` as written zeros, and sets its length. Only where the capability report lists `write_zeroes`.
+pub async fn write_zeroes<D: Disk>(disk: &D, file: &File, length: u64) -> Result<(), DiskError> {
+    steady(disk, || Operation::WriteZeroes { file: file.clone(), length }).await.map(drop)
+}
+
 /// Sets the file's length.
 pub async fn truncate<D: Disk>(disk: &D, file: &File, length: u64) -> Result<(), DiskError> {
     steady(disk, || Operation::Truncate { file: file.clone(), length }).await.map(drop)

@@ -4,6 +4,7 @@ use super::going::Going;
 use super::inbox::Inbox;
 use super::latencies::Latencies;
 use super::spares::Spares;
+use crate::id::SegmentId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,6 +28,12 @@ impl Exchange {
     #[must_use]
     pub fn new(spares: Spares) -> Exchange {
         Exchange { spares, ..Exchange::default() }
+    }
+
+    /// A segment would have taken a spare file of this size. One is made for the next, if that goes on.
+    pub fn miss(&self, size: u64, segment: &SegmentId) {
+        self.spares.miss(size, segment);
+        self.inbox.nudge();
     }
 }
 

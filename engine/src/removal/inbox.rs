@@ -12,6 +12,7 @@ pub struct Inbox {
     queue: SegQueue<Outgoing>,
     taker: AtomicWaker,
     closed: AtomicBool,
+    nudged: AtomicBool,
 }
 
 impl Inbox {
@@ -21,6 +22,12 @@ impl Inbox {
         if self.closed.load(Ordering::Acquire) {
             while self.queue.pop().is_some() {}
         }
+        self.taker.wake();
+    }
+
+    /// Has the taker look around, though nothing was put in.
+    pub fn nudge(&self) {
+        self.nudged.store(true, Ordering::Release);
         self.taker.wake();
     }
 
@@ -46,6 +53,7 @@ impl Inbox {
     pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.taker.register(context.waker());
         // Looked at after the waker is in its place: what is put in later wakes it.
-        if self.queue.is_empty() && !self.is_closed() { Poll::Pending } else { Poll::Ready(()) }
+        let nudged = self.nudged.swap(false, Ordering::Acquire);
+        if self.queue.is_empty() && !nudged && !self.is_closed() { Poll::Pending } else { Poll::Ready(()) }
     }
 }

@@ -26,6 +26,12 @@ impl Latencies {
         self.0[class_of(ns)].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How many commits there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|class| class.load(Ordering::Relaxed)).sum()
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn seen(&self) -> Seen {

@@ -1,6 +1,7 @@
 //! Removal: what becomes of files that nobody needs any more, and where files for new segments come from.
 
 pub mod exchange;
+mod filling;
 pub mod going;
 pub mod governor;
 pub mod inbox;

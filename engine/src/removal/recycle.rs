@@ -6,6 +6,7 @@
 
 use super::release::Blocks;
 use super::spares::{Spare, Spares};
+use crate::format::block::BlockError;
 use crate::format::segment::{SegmentHeader, SegmentState};
 use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
@@ -109,7 +110,7 @@ pub(super) async fn move_in<D: Disk>(
 ///
 /// # Errors
 /// What the disk answered.
-pub(super) async fn write_header<D: Disk>(disk: &D, file: &File, header: &SegmentHeader) -> Result<(), DiskError> {
+pub async fn write_header<D: Disk>(disk: &D, file: &File, header: &SegmentHeader) -> Result<(), DiskError> {
     let buffer: Buffer = transfer::buffer_of(disk, &header.encode()).await;
     transfer::write(disk, file, buffer, Position(0), true).await.1
 }
@@ -145,16 +146,25 @@ pub async fn find<D: Disk>(disk: &D, store: StoreId) -> Result<(Vec<Spare>, Vec<
     let (mut found, mut foreign) = (Vec::new(), Vec::new());
     for entry in disk.list(&pool)? {
         let text = entry.name.to_string_lossy().into_owned();
-        let spare = match (layout::uid_of_directory(&text), Name::new(&text)) {
+        let seen = match (layout::uid_of_directory(&text), Name::new(&text)) {
             (Some(uid), Ok(name)) => look_at(disk, store, &pool, &name, uid).await?,
-            _ => None,
+            _ => Seen::Foreign,
         };
-        match spare {
-            Some(spare) => found.push(spare),
-            None => foreign.push(format!("{}/{text}", layout::SPARE_DIRECTORY)),
+        match seen {
+            Seen::Spare(spare) => found.push(spare),
+            Seen::Unfinished => {}
+            Seen::Foreign => foreign.push(format!("{}/{text}", layout::SPARE_DIRECTORY)),
         }
     }
     Ok((found, foreign))
+}
+
+/// What a directory in the pool is.
+enum Seen {
+    Spare(Spare),
+    /// A crash came while it was being filled. Nothing was ever in it, and it is removed.
+    Unfinished,
+    Foreign,
 }
 
 async fn look_at<D: Disk>(
@@ -163,15 +173,33 @@ async fn look_at<D: Disk>(
     pool: &Directory,
     name: &Name,
     uid: Uid,
-) -> Result<Option<Spare>, DiskError> {
-    let opened = async {
-        let directory = transfer::open_directory(disk, pool, name).await?;
-        transfer::open(disk, &directory, &layout::data_file_name(Generation(0)), OpenFile::Existing, Access::Auto).await
+) -> Result<Seen, DiskError> {
+    // One that cannot be opened is one spare file less, and no reason not to open the store.
+    let Ok(directory) = transfer::open_directory(disk, pool, name).await else { return Ok(Seen::Foreign) };
+    let file_name = layout::data_file_name(Generation(0));
+    let file = match transfer::open(disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await {
+        Ok(file) => file,
+        Err(error) if error.is_absent() && disk.list(&directory)?.is_empty() => {
+            let _ = transfer::remove_directory(disk, pool, name).await;
+            return Ok(Seen::Unfinished);
+        }
+        Err(_) => return Ok(Seen::Foreign),
     };
-    // One file that cannot be opened is one spare file less, and no reason not to open the store.
-    let Ok(file) = opened.await else { return Ok(None) };
-    let header = survey::read_header(disk, &file).await?;
-    Ok(header.ok().and_then(|header| spare_of(&header, store, &file)).filter(|spare| spare.uid == uid))
+    match survey::read_header(disk, &file).await? {
+        Ok(header) => {
+            let spare = spare_of(&header, store, &file).filter(|spare| spare.uid == uid);
+            Ok(spare.map_or(Seen::Foreign, Seen::Spare))
+        }
+        Err(BlockError::Empty) if disk.list(&directory)?.len() == 1 => {
+            drop(file);
+            // What cannot be removed is looked at again by the next open.
+            if transfer::unlink(disk, &directory, &file_name).await.is_ok() {
+                let _ = transfer::remove_directory(disk, pool, name).await;
+            }
+            Ok(Seen::Unfinished)
+        }
+        Err(_) => Ok(Seen::Foreign),
+    }
 }
 
 /// The spare file of this header, when it says that the file is one and the file is whole.

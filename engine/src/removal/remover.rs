@@ -5,12 +5,13 @@
 //! what came in. What fails is put off, for longer each time, and keeps nothing else waiting.
 
 use super::exchange::Exchange;
+use super::filling::{Filling, Wanted};
 use super::going::Outgoing;
 use super::governor::{Allowed, Governor};
 use super::recycle::{self, Recyclable};
 use super::release::{self, Blocks, Doomed, Found, Removing, Taken};
 use super::spares::Spare;
-use crate::config::{CheckedConfig, Removal};
+use crate::config::{CheckedConfig, Preallocate, Removal};
 use crate::format::manifest::Edit;
 use crate::id::StoreId;
 use crate::manifest::{Edits, ManifestError};
@@ -30,6 +31,10 @@ const SYNC_EVERY_BYTES: u64 = 16 << 20;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
+/// How often it looks whether appends leave room for the next burst of filling, and how long it rests after it could not.
+const FILL_LOOK: Duration = Duration::from_millis(10);
+const FILL_RETRY: Duration = Duration::from_secs(60);
+
 /// How files are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -37,6 +42,8 @@ pub struct Settings {
     pub governed: bool,
     /// Most files that are unlinked at once.
     pub batch: usize,
+    /// Files of each size that are made ahead where segments ask for more than come back.
+    pub spares_min: usize,
     /// What the governor may do.
     pub allowed: Allowed,
 }
@@ -47,7 +54,12 @@ impl Settings {
     pub fn of(config: &CheckedConfig) -> Settings {
         let (budget_ns, rate_min) = (config.removal_budget.as_nanos() as u64, config.removal_bytes_per_second_min);
         let governed = config.removal == Removal::Governed;
-        Settings { governed, batch: config.removal_batch, allowed: Allowed { budget_ns, rate_min } }
+        Settings {
+            governed,
+            batch: config.removal_batch,
+            spares_min: if config.preallocate == Preallocate::Written { config.spare_files_min } else { 0 },
+            allowed: Allowed { budget_ns, rate_min },
+        }
     }
 }
 
@@ -69,6 +81,9 @@ pub struct Remover<D: Disk> {
     shrunk: Vec<(Attempt, Option<Doomed>)>,
     /// Files that rest after an attempt that failed.
     later: Vec<(u64, Attempt)>,
+    /// A file that is being made for the pool, and when the next may be begun.
+    filling: Option<Filling>,
+    fill_from_ns: u64,
     /// Something is being removed.
     busy: bool,
     /// When the next step may come, and how much was cut off since the last sync.
@@ -104,6 +119,8 @@ impl<D: Disk> Remover<D> {
             opened: VecDeque::new(),
             shrunk: Vec::new(),
             later: Vec::new(),
+            filling: None,
+            fill_from_ns: 0,
             busy: false,
             next_ns: 0,
             unsynced: 0,
@@ -121,7 +138,11 @@ impl<D: Disk> Remover<D> {
             if self.exchange.inbox.is_closed() {
                 return Ok(());
             }
-            self.free_some().await?;
+            if self.has_work() {
+                self.free_some().await?;
+            } else {
+                self.fill_some().await;
+            }
             self.say();
         }
     }
@@ -142,7 +163,9 @@ impl<D: Disk> Remover<D> {
         let exchange = self.exchange.clone();
         let ready = pin!(std::future::poll_fn(move |context| exchange.inbox.poll_ready(context)));
         let due = self.later.iter().map(|(at_ns, _)| *at_ns).min();
-        match due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns()))) {
+        let retry = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
+        let look = (self.filling.is_some() || self.wanted().is_some()).then_some(FILL_LOOK);
+        match retry.into_iter().chain(look).min() {
             None => ready.await,
             Some(rest) => match select(ready, pin!(transfer::sleep(&self.disk, rest))).await {
                 Either::Left(_) | Either::Right(_) => {}
@@ -240,9 +263,6 @@ impl<D: Disk> Remover<D> {
 
     /// One step of freeing bytes: opens some files, or cuts a piece off one, or unlinks those that are small by now.
     async fn free_some(&mut self) -> Result<(), ManifestError> {
-        if !self.has_work() {
-            return Ok(());
-        }
         if !std::mem::replace(&mut self.busy, true) {
             self.governor.begin(self.exchange.latencies.seen(), self.now_ns());
         }
@@ -263,6 +283,59 @@ impl<D: Disk> Remover<D> {
                 let is_enough = self.shrunk.len() >= self.settings.batch || bytes >= step;
                 if is_enough || self.opened.is_empty() { self.unlink(bytes).await } else { Ok(()) }
             }
+        }
+    }
+
+    /// The file that is to be made for the pool, unless that failed just now.
+    fn wanted(&self) -> Option<Wanted> {
+        let may = self.now_ns() >= self.fill_from_ns;
+        may.then(|| self.exchange.spares.wanted(self.settings.spares_min)).flatten()
+    }
+
+    /// One burst of zeros for a file of the pool, when appends leave room for it.
+    async fn fill_some(&mut self) {
+        let commits = self.exchange.latencies.count();
+        let mut filling = match self.filling.take() {
+            Some(filling) => filling,
+            None => {
+                let Some(wanted) = self.wanted().filter(|wanted| self.exchange.spares.take_room(wanted.size)) else {
+                    return;
+                };
+                let size = wanted.size;
+                match Filling::begin(&self.disk, wanted, commits).await {
+                    Ok(filling) => filling,
+                    Err(error) => return self.gave_up_filling(size, &error),
+                }
+            }
+        };
+        if !filling.may_burst(commits) {
+            self.filling = Some(filling);
+            return;
+        }
+        let filled = match filling.burst(&self.disk).await {
+            Ok(false) => {
+                self.filling = Some(filling);
+                return;
+            }
+            Ok(true) => filling.finish(&self.disk, self.store).await,
+            Err(error) => Err(error),
+        };
+        match filled {
+            Ok(spare) => self.exchange.spares.put_made(spare),
+            Err(error) => {
+                let size = filling.spare.size;
+                filling.abandon(&self.disk).await;
+                self.gave_up_filling(size, &error);
+            }
+        }
+    }
+
+    fn gave_up_filling(&mut self, size: u64, error: &DiskError) {
+        self.exchange.spares.give_room_back(size);
+        self.fill_from_ns = self.now_ns().saturating_add(FILL_RETRY.as_nanos() as u64);
+        tracing::warn!(%error, "a file could not be made ahead: segments make their own");
+        if matches!(error.verb, Verb::Sync | Verb::SyncDirectory) {
+            (self.alarm)(error);
         }
     }
 

@@ -3,7 +3,8 @@
 //! A file in here has been written whole and synced, so that appends into it pay for no allocation and a barrier may cover it. Its
 //! header block says `spare`: no batch in it can ever be taken for one of a segment.
 
-use crate::id::Uid;
+use super::filling::Wanted;
+use crate::id::{SegmentId, Uid};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,16 @@ pub struct Spares {
     /// Files that came into the pool, and files that left it for a segment.
     spared: AtomicU64,
     reused: AtomicU64,
+    /// Files that were made for the pool.
+    made: AtomicU64,
     held: Mutex<Held>,
+}
+
+/// Files that somebody would have taken: how often, and for which segment.
+#[derive(Debug)]
+struct Missed {
+    times: u32,
+    segment: SegmentId,
 }
 
 #[derive(Debug, Default)]
@@ -24,6 +34,8 @@ struct Held {
     bytes: u64,
     /// The files of each size, the newest last.
     files: BTreeMap<u64, Vec<Uid>>,
+    /// What was not there, by its size.
+    missed: BTreeMap<u64, Missed>,
 }
 
 impl Spares {
@@ -36,6 +48,24 @@ impl Spares {
             held.files.entry(size).or_default().push(uid);
         }
         Spares { bytes_max, held: Mutex::new(held), ..Spares::default() }
+    }
+
+    /// A segment would have taken a file of this size, and there was none.
+    pub fn miss(&self, size: u64, segment: &SegmentId) {
+        let mut held = self.held();
+        held.missed.entry(size).or_insert_with(|| Missed { times: 0, segment: segment.clone() }).times += 1;
+    }
+
+    /// Which file is to be made ahead, so that `files_min` of each size wait that is asked for: one that was missed more than once, since
+    /// the first segment of a store never finds any. There is room for it.
+    pub(super) fn wanted(&self, files_min: usize) -> Option<Wanted> {
+        let held = self.held();
+        let is_wanted = |(size, missed): &(&u64, &Missed)| {
+            let waiting = held.files.get(size).map_or(0, Vec::len);
+            missed.times > 1 && waiting < files_min && held.bytes.saturating_add(**size) <= self.bytes_max
+        };
+        let (size, missed) = held.missed.iter().find(is_wanted)?;
+        Some(Wanted { size: *size, segment: missed.segment.clone() })
     }
 
     /// Whether a file of this size may have a place, as far as room and size say.
@@ -65,6 +95,18 @@ impl Spares {
     pub fn put(&self, Spare { size, uid }: Spare) {
         self.spared.fetch_add(1, Ordering::Relaxed);
         self.held().files.entry(size).or_default().push(uid);
+    }
+
+    /// Adds a file that was made for the pool. Room for it was taken.
+    pub fn put_made(&self, Spare { size, uid }: Spare) {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        self.held().files.entry(size).or_default().push(uid);
+    }
+
+    /// Files that were made for the pool since the store was opened.
+    #[must_use]
+    pub fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
     }
 
     /// A file that was taken is a segment's now.

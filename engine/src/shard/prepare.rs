@@ -15,7 +15,7 @@ use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
 use crate::log::{Making, Successor};
 use crate::manifest::{Edits, ManifestError};
-use crate::removal::reuse;
+use crate::removal::{recycle, reuse};
 use crate::segment::active::PreparedFile;
 use crate::segment::survey;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -165,15 +165,22 @@ impl<D: Disk> Plan<D> {
             answered.await.map_err(PrepareError::Host)?;
         }
         if let Some(file) = reuse::reuse(&self.disk, &self.siblings.removal.spares, &header).await? {
+            // Another may be wanted in its place.
+            self.siblings.removal.inbox.nudge();
             return Ok(Some((header, file, true)));
         }
+        self.siblings.removal.miss(header.size, segment);
         let Some(directory) = self.make_directory(segment).await? else { return Ok(None) };
         let name = layout::data_file_name(header.generation);
         let file = transfer::open(&self.disk, &directory, &name, OpenFile::New, Access::Auto).await?;
-        if self.config.preallocate != Preallocate::Off {
+        let written = self.config.preallocate == Preallocate::Written && self.disk.capabilities().can_write_zeroes();
+        if written {
+            transfer::write_zeroes(&self.disk, &file, self.size).await?;
+            recycle::write_header(&self.disk, &file, &header).await?;
+        } else if self.config.preallocate != Preallocate::Off {
             transfer::allocate(&self.disk, &file, self.size).await?;
         }
-        let written = self.fill(&file, &header).await?;
+        let written = written || self.fill(&file, &header).await?;
         // Without this sync the length, the extents and the header could be lost under a record that was acknowledged.
         transfer::sync(&self.disk, &file).await?;
         // Without these two the file, or its directory, could be gone after a power cut.

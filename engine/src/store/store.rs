@@ -51,7 +51,9 @@ pub struct Counters {
     pub lost: u64,
     /// Files of segments that were given up and wait to become others'.
     pub spared: u64,
-    /// Such files that became a segment's.
+    /// Files that were made ahead to become segments'.
+    pub made: u64,
+    /// Spare files that became a segment's.
     pub reused: u64,
     /// Files that wait now.
     pub spare_files: u64,
@@ -149,6 +151,7 @@ impl Store {
         let mut sum = Counters::default();
         let removal = &self.siblings.removal;
         (sum.spared, sum.reused) = removal.spares.turnover();
+        sum.made = removal.spares.made();
         let (files, bytes) = removal.spares.count();
         (sum.spare_files, sum.spare_bytes) = (files as u64, bytes);
         sum.removal = removal.done.removed();

@@ -58,6 +58,8 @@ pub fn small() -> Config {
     config.flush_bytes = 8 << 10;
     config.tail_cache_bytes = 0;
     config.segment_max_age = None;
+    // Those tests that are about them want them.
+    config.spare_files_min = 0;
     config
 }
 

@@ -8,7 +8,7 @@ use super::step::{Ask, At, Step};
 use super::violation::Checked;
 use std::time::Duration;
 use strandline::Level;
-use strandline::config::{Config, Preallocate, Sabotage, SmallCommits, SyncMode};
+use strandline::config::{Config, Preallocate, Removal, Sabotage, SmallCommits, SyncMode};
 use strandline_disk::sim::{Lie, Loss};
 
 /// How a random history differs from the honest one.
@@ -34,6 +34,9 @@ pub fn config_of(random: &mut Random) -> Config {
     let mut config = small();
     config.segment_bytes = random.pick(&[64 << 10, 64 << 10, 128 << 10]);
     config.preallocate = random.pick(&[Preallocate::Written, Preallocate::Allocated, Preallocate::Off]);
+    config.spare_files_min = random.below(3);
+    config.removal = random.pick(&[Removal::Governed, Removal::Unpaced]);
+    config.removal_batch = 1 + random.below(4);
     config.idle_mark_after = Duration::from_millis(random.pick(&[1, 5, 100]));
     config.commit_bytes_max = random.pick(&[16 << 10, 32 << 10]);
     config.sync = random.pick(&[SyncMode::Auto, SyncMode::Auto, SyncMode::Dsync, SyncMode::PerFile]);

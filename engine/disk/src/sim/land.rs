@@ -71,6 +71,7 @@ impl World {
                 Ok(answer)
             }
             Effect::Allocate { file, length } => self.land_allocate(*file, *length),
+            Effect::WriteZeroes { file, length } => self.land_write_zeroes(*file, *length),
             Effect::Truncate { length, .. } if *length > FILE_BYTES_MAX => Err(Errno::FBIG),
             Effect::Truncate { file, length } => {
                 let sequence = self.tick();
@@ -232,6 +233,16 @@ impl World {
         }
         let sequence = self.tick();
         self.file(file).allocate(sequence, length);
+        Ok(Answer::Done)
+    }
+
+    fn land_write_zeroes(&mut self, file: Inode, length: u64) -> Result<Answer, Errno> {
+        if !self.options.write_zeroes {
+            return Err(Errno::OPNOTSUPP);
+        }
+        self.land_allocate(file, length)?;
+        let sequence = self.tick();
+        self.file(file).write(sequence, 0, &vec![0; length as usize], false, &[]);
         Ok(Answer::Done)
     }
 

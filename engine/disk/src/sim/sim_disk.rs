@@ -9,7 +9,7 @@ use super::random::Random;
 use super::schedule::Landed;
 use super::world::{Options, World};
 use crate::buffer::{BLOCK, Pool};
-use crate::capabilities::{Barrier, Capabilities, Direct, Drive, Filesystem, Ring};
+use crate::capabilities::{Barrier, Capabilities, Direct, Drive, Filesystem, Ring, WRITE_ZEROES};
 use crate::clock::Now;
 use crate::disk::{Disk, Entry, Operation, Success, Wait};
 use crate::doorbell::Doorbell;
@@ -226,6 +226,8 @@ fn pool_of(bytes: usize) -> Pool {
 fn report(arena_bytes: usize, options: &Options) -> Capabilities {
     let direct = options.direct;
     let reason = if direct { "the simulation allows it" } else { "the test forbids it" };
+    let mut fallocate = vec!["allocate".into()];
+    fallocate.extend(options.write_zeroes.then(|| WRITE_ZEROES.to_owned()));
     Capabilities {
         backend: "sim".into(),
         kernel: "sim".into(),
@@ -244,7 +246,7 @@ fn report(arena_bytes: usize, options: &Options) -> Capabilities {
             reason: reason.into(),
         },
         barrier: barrier(options),
-        fallocate: vec!["allocate".into()],
+        fallocate,
         memlock_bytes: None,
         warnings: Vec::new(),
     }
@@ -292,6 +294,7 @@ fn effect_of(operation: &Operation, world: &World, disk: u32) -> Effect {
         Operation::Sync { file: handle } => Effect::Sync { file: file(handle), direct: handle.is_direct() },
         Operation::Barrier { file: handle } => Effect::Barrier { file: file(handle), direct: handle.is_direct() },
         Operation::Allocate { file: handle, length } => Effect::Allocate { file: file(handle), length: *length },
+        Operation::WriteZeroes { file: handle, length } => Effect::WriteZeroes { file: file(handle), length: *length },
         Operation::Truncate { file: handle, length } => Effect::Truncate { file: file(handle), length: *length },
         Operation::Open { directory, name, how, access } => {
             Effect::Open { at: at(directory, name), how: *how, access: *access }

@@ -35,6 +35,7 @@ pub(super) struct Options {
     pub(super) copy_on_write: bool,
     pub(super) direct: bool,
     pub(super) barrier_works: bool,
+    pub(super) write_zeroes: bool,
     pub(super) allow_overlap: bool,
     pub(super) pool_bytes: usize,
 }
@@ -72,6 +73,7 @@ impl SimWorld {
         let options = Options {
             capacity: u64::MAX,
             copy_on_write: false,
+            write_zeroes: false,
             direct: true,
             barrier_works: true,
             allow_overlap: false,
@@ -212,6 +214,11 @@ impl SimWorld {
     /// Whether direct I/O works, for disks opened from now on. It does unless this says otherwise.
     pub fn set_direct(&self, works: bool) {
         self.0.borrow_mut().options.direct = works;
+    }
+
+    /// Whether files can be preallocated as written zeros. They cannot by default.
+    pub fn set_write_zeroes(&self, works: bool) {
+        self.0.borrow_mut().options.write_zeroes = works;
     }
 
     /// Whether a barrier covers other files than its own, which it does unless this says otherwise. Disks opened from now on

@@ -1,7 +1,7 @@
 //! Tries direct I/O, the fallocate modes and shared extents on a file of its own in the root. Leaves nothing behind.
 
 use crate::buffer::{BLOCK, Buffer, Pool};
-use crate::capabilities::Direct;
+use crate::capabilities::{self, Direct};
 use memmap2::MmapOptions;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
@@ -12,7 +12,7 @@ const PROBE_NAME: &str = "strandline.probe";
 const CLONE_NAME: &str = "strandline.probe.clone";
 
 /// FALLOC_FL_WRITE_ZEROES, since Linux 6.17.
-const WRITE_ZEROES: u32 = 0x80;
+pub(super) const WRITE_ZEROES: u32 = 0x80;
 
 /// The types of file systems that live in memory (linux/magic.h).
 const TMPFS_MAGIC: u32 = 0x0102_1994;
@@ -153,7 +153,7 @@ fn try_fallocate(probe: &ProbeFile<'_>) -> Vec<String> {
         ("keep_size", FallocateFlags::KEEP_SIZE),
         ("zero_range", FallocateFlags::ZERO_RANGE),
         ("punch_hole", FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE),
-        ("write_zeroes", FallocateFlags::from_bits_retain(WRITE_ZEROES)),
+        (capabilities::WRITE_ZEROES, FallocateFlags::from_bits_retain(WRITE_ZEROES)),
     ];
     let works = |mode| rustix::fs::fallocate(&probe.file, mode, 0, 4 * BLOCK as u64).is_ok();
     modes.into_iter().filter(|&(_, mode)| works(mode)).map(|(name, _)| name.to_owned()).collect()

@@ -2,6 +2,7 @@
 
 use super::arena::Arena;
 use super::descriptors::{Descriptors, Target};
+use super::direct::WRITE_ZEROES;
 use crate::buffer::Buffer;
 use crate::disk::{Access, OpenFile, Operation, Success};
 use crate::handle::{Directory, File};
@@ -82,6 +83,9 @@ fn entry(operation: &mut Operation, token: Token, parts: Parts<'_>) -> Result<En
             on_file(at, file, |fd| opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build())?
         }
         Operation::Allocate { file, length } => on_file(at, file, |fd| opcode::Fallocate::new(fd, *length).build())?,
+        Operation::WriteZeroes { file, length } => {
+            on_file(at, file, |fd| opcode::Fallocate::new(fd, *length).mode(WRITE_ZEROES as i32).build())?
+        }
         Operation::Truncate { file, length } => on_file(at, file, |fd| opcode::Ftruncate::new(fd, *length).build())?,
         Operation::Open { directory, name, how, access } => {
             let how = open_how(*how, *access == Access::Auto && parts.direct);
