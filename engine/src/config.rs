@@ -370,7 +370,8 @@ impl Config {
 pub struct LogOptions {
     /// Size of its segments in bytes, rounded up to a power of two. Segments that are there keep theirs.
     pub segment_bytes: Option<u64>,
-    /// Age at which its segments are rolled, from 60 s on; `Some(None)` is off.
+    /// Age at which its segments are rolled, from 60 s on; `Some(None)` is off. A sweep knows policies only: its next pass sets what the
+    /// topic's policy says, or the global values.
     pub segment_max_age: Option<Option<Duration>>,
 }
 

@@ -134,3 +134,37 @@ fn a_segment_that_is_old_enough_is_rolled_though_nothing_is_appended_and_the_nex
     assert_eq!(states(&mut machine), [SegmentState::Sealed, SegmentState::Active]);
     machine.apply(Step::Reopen).expect("an open");
 }
+
+/// What a sweep does with a policy. The timer that was set for the longer age must not keep the shorter one waiting.
+#[test]
+fn the_age_at_which_segments_roll_is_changed_and_switched_off_while_the_store_is_open() {
+    let minute = Duration::from_secs(60);
+    let config = Config { segment_max_age: Some(minute * 60), ..small() };
+    let mut machine = Machine::new(61, config);
+    machine.open().expect("an open");
+    let append = Step::Append { log: 0, batches: 1, records: 2, bytes: 300 };
+    machine.run(&[Step::OpenLog(0), Step::Answer, append, Step::Answer]).expect("an append");
+    let head = |machine: &mut Machine| {
+        let info = machine.info(0).expect("an answer").expect("statistics");
+        (info.segment_max_age_ms, info.segments.last().expect("a segment").state)
+    };
+    assert_eq!(head(&mut machine), (Some(3_600_000), SegmentState::Active));
+    machine.set_segment_max_age(0, None).expect("an answer").expect("off");
+    machine.run(&[Step::Jump(3_600_000), Step::Idle]).expect("an idle hour");
+    assert_eq!(head(&mut machine), (None, SegmentState::Active), "off is never");
+    machine.set_segment_max_age(0, Some(minute * 61)).expect("an answer").expect("a longer age");
+    machine.apply(Step::Jump(60_000)).expect("a minute");
+    let short = Some(Duration::from_millis(59_999));
+    machine.set_segment_max_age(0, short).expect("an answer").expect_err("below the floor");
+    machine.set_segment_max_age(0, Some(minute)).expect("an answer").expect("the floor");
+    let asked_ns = machine.world.now().boot_ns;
+    while head(&mut machine).1 == SegmentState::Active {
+        machine.turn().expect("time for the roll");
+    }
+    let waited_ns = machine.world.now().boot_ns - asked_ns;
+    assert!(waited_ns < 1_000_000_000, "rolled by the timer that was set for the longer age: {waited_ns} ns");
+    machine.apply(Step::Idle).expect("time for the seal");
+    assert_eq!(head(&mut machine), (Some(60_000), SegmentState::Sealed));
+    machine.run(&[append, Step::Answer, Step::Reopen]).expect("an open");
+    assert_eq!(head(&mut machine), (Some(3_600_000), SegmentState::Active), "nothing durable was changed");
+}

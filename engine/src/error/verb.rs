@@ -98,6 +98,16 @@ pub enum VerbError {
         /// The limit.
         limit: u64,
     },
+    /// Segments would be rolled too often.
+    #[error("segments of log {log} cannot be rolled at {age_ms} ms: set at least {floor_ms} ms, or off")]
+    SegmentMaxAgeTooShort {
+        /// The log.
+        log: LogId,
+        /// What was asked for, in milliseconds.
+        age_ms: u64,
+        /// The shortest that would do, in milliseconds.
+        floor_ms: u64,
+    },
     /// The disk failed.
     #[error("the disk failed: {0}")]
     Disk(#[from] DiskError),

@@ -7,26 +7,42 @@ use crate::policy::{Levels, Policies, Policy};
 use arc_swap::ArcSwap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The policies as they are durable, for readers on any thread. A reader takes one picture and decides everything by it.
 #[derive(Clone, Debug)]
-pub struct PublishedPolicies(Arc<ArcSwap<Policies>>);
+pub struct PublishedPolicies(Arc<Published>);
+
+#[derive(Debug)]
+struct Published {
+    policies: ArcSwap<Policies>,
+    /// How often they changed since the store was opened.
+    changes: AtomicU64,
+}
 
 impl PublishedPolicies {
     pub(super) fn new(policies: Arc<Policies>) -> PublishedPolicies {
-        PublishedPolicies(Arc::new(ArcSwap::new(policies)))
+        PublishedPolicies(Arc::new(Published { policies: ArcSwap::new(policies), changes: AtomicU64::new(0) }))
     }
 
     pub(super) fn publish(&self, policies: &Arc<Policies>) {
-        if !Arc::ptr_eq(&self.0.load(), policies) {
-            self.0.store(policies.clone());
+        if !Arc::ptr_eq(&self.0.policies.load(), policies) {
+            self.0.policies.store(policies.clone());
+            // Behind the change: whoever sees the count reads what it counts.
+            self.0.changes.fetch_add(1, Ordering::Release);
         }
     }
 
     /// All policies at one moment.
     #[must_use]
     pub fn read(&self) -> Arc<Policies> {
-        self.0.load_full()
+        self.0.policies.load_full()
+    }
+
+    /// How often they changed since the store was opened.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::Acquire)
     }
 }
 

@@ -16,6 +16,7 @@ use event_listener::{Event, EventListener, IntoNotification};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 use strandline_disk::Doorbell;
 
 /// The number of a log in its shard. Never reused while the store is open.
@@ -90,6 +91,17 @@ pub enum Command {
         log: LogNumber,
         /// What.
         verb: Verb,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Roll the log's segments at this age. It waits for nothing: no offset and nothing durable changes.
+    SegmentMaxAge {
+        /// The log.
+        log: LogId,
+        /// The age; none is off.
+        age: Option<Duration>,
+        /// Who waits for it.
+        answer: Answer<Verdict<()>>,
         /// Its share of the limits.
         admitted: Admitted,
     },

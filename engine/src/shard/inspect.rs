@@ -1,6 +1,7 @@
 //! Inspecting: what a shard knows of its logs, and what is really in their files. Changes nothing but an index that is built again.
 
 use super::command::LogNumber;
+use super::roll::age_of;
 use super::shard::Shard;
 use super::verb::{LogInfo, Rot, Sealed, SegmentInfo, SegmentState, Verdict, Verified};
 use super::verbs::{Finish, state_of};
@@ -45,6 +46,7 @@ impl<D: Disk> Shard<D> {
             epoch: log.epoch,
             fence: log.fence,
             failed: log.latch.as_deref().cloned(),
+            segment_max_age_ms: age_of(&self.config, log).map(|age| age.as_millis().try_into().unwrap_or(u64::MAX)),
             segments: closed.chain(active).collect(),
         }
     }

@@ -34,6 +34,9 @@ impl<D: Disk> Shard<D> {
                     self.wait_until_durable(log, receipt, now, answer, admitted);
                 }
                 Command::Verb { log, verb, admitted } => self.receive_verb(log, verb, admitted),
+                Command::SegmentMaxAge { log, age, answer, admitted } => {
+                    admitted.answer(answer, self.set_segment_max_age(&log, age));
+                }
                 Command::Inventory { answer, admitted } => admitted.answer(answer, Ok(self.inventory())),
                 Command::DeleteDirectory { name, answer, admitted } => {
                     drop(admitted);
@@ -117,7 +120,7 @@ impl<D: Disk> Shard<D> {
             let known = &mut self.logs[number.0].options;
             known.segment_bytes = options.segment_bytes.or(known.segment_bytes);
             known.segment_max_age = options.segment_max_age.or(known.segment_max_age);
-            self.watch_age(number);
+            self.watch_age_anew(number);
             return answer.give(Ok(self.opened(number)));
         }
         if let Some((_, waiting)) = self.logs_in_making.get_mut(&log) {

@@ -5,12 +5,14 @@ use super::prepare::Urgency;
 use super::shard::Shard;
 use super::stage::Hold;
 use super::timers::Timer;
+use super::verb::Verdict;
 use crate::config::{CheckedConfig, sabotaged};
-use crate::error::AppendError;
+use crate::error::{AppendError, VerbError};
 use crate::format::batch::total_length;
 use crate::format::segment::{SegmentHeader, SegmentState};
-use crate::id::Offset;
+use crate::id::{LogId, Offset};
 use crate::log::{Log, Successor, Unprepared};
+use crate::policy::SEGMENT_MAX_AGE_MS_MIN;
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::{Closed, Loaded};
 use crate::segment::time::Latest;
@@ -122,6 +124,25 @@ impl<D: Disk> Shard<D> {
         self.seal(number, segment);
     }
 
+    /// Has segments of the log rolled at this age from now on, until the store is closed; `None` is off.
+    pub(super) fn set_segment_max_age(&mut self, log: &LogId, age: Option<Duration>) -> Verdict<()> {
+        let number = self.numbers.get(log).copied().filter(|number| !self.logs[number.0].deleted);
+        let number = number.ok_or_else(|| VerbError::NoSuchLog { log: log.clone() })?;
+        if let Some(age) = age.filter(|age| age.as_millis() < SEGMENT_MAX_AGE_MS_MIN.into()) {
+            let (log, age_ms, floor_ms) = (log.clone(), age.as_millis() as u64, SEGMENT_MAX_AGE_MS_MIN);
+            return Err(VerbError::SegmentMaxAgeTooShort { log, age_ms, floor_ms });
+        }
+        self.logs[number.0].options.segment_max_age = Some(age);
+        self.watch_age_anew(number);
+        Ok(())
+    }
+
+    /// Has the age of the active segment looked at by what applies now: what was set before may come too late.
+    pub(super) fn watch_age_anew(&mut self, number: LogNumber) {
+        self.timers.clear(number, Timer::Age);
+        self.watch_age(number);
+    }
+
     /// Has the age of the active segment looked at when it may be old enough.
     pub(super) fn watch_age(&mut self, number: LogNumber) {
         let log = &self.logs[number.0];
@@ -162,7 +183,7 @@ impl<D: Disk> Shard<D> {
 }
 
 /// The age at which the segments of a log are rolled.
-fn age_of<A>(config: &CheckedConfig, log: &Log<A>) -> Option<Duration> {
+pub(super) fn age_of<A>(config: &CheckedConfig, log: &Log<A>) -> Option<Duration> {
     log.options.segment_max_age.unwrap_or(config.segment_max_age)
 }
 

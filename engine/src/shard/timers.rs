@@ -35,6 +35,13 @@ impl Timers {
         }
     }
 
+    /// Has nothing looked at any more, until it is set again.
+    pub(super) fn clear(&mut self, log: LogNumber, timer: Timer) {
+        if let Some(due_ns) = self.set.remove(&(log, timer)) {
+            self.due.remove(&(due_ns, timer, log));
+        }
+    }
+
     /// The next one that is due at `now_ns`, taken out.
     pub(super) fn pop(&mut self, now_ns: u64) -> Option<(Timer, LogNumber)> {
         let (due, timer, log) = *self.due.first().filter(|(due, ..)| *due <= now_ns)?;
@@ -70,5 +77,18 @@ mod tests {
         assert_eq!(timers.pop(100), Some((Timer::Flush, one)));
         assert_eq!(timers.pop(100), Some((Timer::Mark, one)));
         assert_eq!(timers.next_ns(), u64::MAX);
+    }
+
+    #[test]
+    fn one_that_is_cleared_may_be_set_to_come_sooner() {
+        let mut timers = Timers::default();
+        timers.set(LogNumber(1), Timer::Age, 50);
+        timers.set(LogNumber(2), Timer::Age, 40);
+        timers.clear(LogNumber(1), Timer::Age);
+        timers.clear(LogNumber(1), Timer::Age);
+        timers.set(LogNumber(1), Timer::Age, 20);
+        assert_eq!(timers.pop(30), Some((Timer::Age, LogNumber(1))));
+        assert_eq!(timers.pop(50), Some((Timer::Age, LogNumber(2))));
+        assert_eq!(timers.pop(50), None);
     }
 }

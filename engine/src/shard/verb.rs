@@ -84,6 +84,8 @@ pub struct LogInfo {
     pub fence: Option<Offset>,
     /// Why it takes no appends.
     pub failed: Option<Latch>,
+    /// Age in milliseconds at which its segments are rolled just now; none is off.
+    pub segment_max_age_ms: Option<u64>,
     /// Its segments, oldest first.
     pub segments: Vec<SegmentInfo>,
 }

@@ -3,6 +3,7 @@
 use super::store::Store;
 use crate::error::PolicyError;
 use crate::id::Topic;
+use crate::manifest::PublishedPolicies;
 use crate::pending::{Pending, pair};
 use crate::policy::{Fields, Gate, Policies, TopicPolicy};
 use crate::shard::command::{Command, Refused};
@@ -99,13 +100,20 @@ impl PolicyDesk<'_> {
         Ok(self.list()?.get(topic))
     }
 
+    /// How often policies, bindings or global values changed since the store was opened. Whoever has seen a number reads everything that
+    /// it counts. It costs next to nothing, asks nobody, and knows nothing of bindings that a host keeps.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.store.published_policies().map(PublishedPolicies::changes).unwrap_or_default()
+    }
+
     /// All policies and bindings as they were durable at one moment: a pass reads them once and decides everything by that. Where the
     /// host keeps the bindings it is asked, and waited for.
     ///
     /// # Errors
     /// [`PolicyError::BindingsUnavailable`].
     pub fn list(&self) -> Result<Arc<Policies>, PolicyError> {
-        let policies = self.store.published_policies();
+        let policies = self.store.published_policies().map(PublishedPolicies::read).unwrap_or_default();
         let Some(host) = self.store.host() else { return Ok(policies) };
         let (answer, pending) = pair();
         host.0.bindings(answer);

@@ -9,7 +9,6 @@ use crate::host::SharedHost;
 use crate::id::{LogId, RangeNumber, Topic};
 use crate::manifest::PublishedPolicies;
 use crate::pending::pair;
-use crate::policy::Policies;
 use crate::removal::exchange::Removed;
 use crate::shard::command::{Command, Queue, Refused};
 use crate::shard::{OpenReport, Siblings};
@@ -114,16 +113,16 @@ impl Store {
         &self.shards[0].queue
     }
 
-    /// The policies as they are durable now.
-    pub(super) fn published_policies(&self) -> Arc<Policies> {
-        self.shards.iter().find_map(|shard| shard.policies.as_ref()).map(PublishedPolicies::read).unwrap_or_default()
+    /// Where the policies that are durable now are read.
+    pub(super) fn published_policies(&self) -> Option<&PublishedPolicies> {
+        self.shards.iter().find_map(|shard| shard.policies.as_ref())
     }
 
     pub(super) fn host(&self) -> Option<&SharedHost> {
         self.config.host.as_ref()
     }
 
-    fn queue_of(&self, log: &LogId) -> &Arc<Queue> {
+    pub(super) fn queue_of(&self, log: &LogId) -> &Arc<Queue> {
         &self.shards[shard_of(log, self.shards.len())].queue
     }
 

@@ -2,12 +2,14 @@
 
 use super::log::Log;
 use super::store::Store;
+use super::verbs::Asked;
 use crate::error::{LogError, VerbError};
 use crate::id::{LogId, RangeNumber, SegmentId, Topic};
 use crate::pending::pair;
 use crate::shard::command::{Command, Refused};
 use crate::shard::verb::LogInfo;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// All that a store holds: the logs of each topic, in the order of their ranges.
 pub type Inventory = BTreeMap<Topic, Vec<LogInfo>>;
@@ -144,6 +146,22 @@ impl Store {
         let inventory = self.inventory()?;
         let find = |id: &LogId| inventory.get(&id.topic)?.iter().find(|log| log.id == *id);
         Ok(logs.iter().map(|id| find(id).is_some_and(&is)).collect())
+    }
+
+    /// Has the segments of a log rolled at this age, from 60 s on, until the store is closed; `None` is off. A sweep sets what the topic's
+    /// policy says. Nothing durable changes, and it waits for nothing else that was asked of the log. The answer is an error when there
+    /// is no such log ([`VerbError::NoSuchLog`]) or the age is too short ([`VerbError::SegmentMaxAgeTooShort`]).
+    pub fn set_segment_max_age(&self, log: &LogId, age: Option<Duration>) -> Asked<()> {
+        let (answer, pending) = pair();
+        let queue = self.queue_of(log);
+        match queue.admit(0) {
+            Ok(admitted) => queue.push(Command::SegmentMaxAge { log: log.clone(), age, answer, admitted }),
+            Err(Refused::Closed) => answer.give(Err(VerbError::Closed)),
+            Err(Refused::Overloaded(outstanding, _)) => {
+                answer.give(Err(VerbError::Overloaded { outstanding, limit: queue.limits().0 }));
+            }
+        }
+        pending
     }
 
     /// A log that exists already; none is made.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use strandline::batch::Batch;
 use strandline::config::CheckedConfig;
 use strandline::format::checksum::crc32c;
@@ -456,6 +457,15 @@ impl Running {
         let admitted = queue.admit(0).ok()?;
         let (answer, pending) = pair();
         queue.push(Command::OpenLog { log: id, options: strandline::LogOptions::default(), answer, admitted });
+        Some(pending)
+    }
+
+    /// Asks for the age at which a log's segments are rolled.
+    pub fn segment_max_age(&mut self, id: &LogId, age: Option<Duration>) -> Option<Pending<Verdict<()>>> {
+        let queue = &self.queues[shard_of(id, self.queues.len())];
+        let admitted = queue.admit(0).ok()?;
+        let (answer, pending) = pair();
+        queue.push(Command::SegmentMaxAge { log: id.clone(), age, answer, admitted });
         Some(pending)
     }
 

@@ -7,6 +7,7 @@ use super::model::Model;
 use super::running::{AskedVerb, Running, VerbAnswer};
 use super::step::{Ask, At};
 use super::violation::{Checked, broken, ensure};
+use std::time::Duration;
 use strandline::format::segment::SegmentFooter;
 use strandline::id::Seq;
 use strandline::manifest::ManifestError;
@@ -232,6 +233,25 @@ impl Machine {
             }
         }
         broken("every command is answered", "statistics")
+    }
+
+    /// Sets the age at which a log's segments are rolled, and waits for the answer.
+    ///
+    /// # Errors
+    /// When it is never answered.
+    ///
+    /// # Panics
+    /// When the queue is full.
+    pub fn set_segment_max_age(&mut self, log: usize, age: Option<Duration>) -> Checked<Verdict<()>> {
+        let id = self.model.logs[log].id.clone();
+        let mut pending = self.running().segment_max_age(&id, age).expect("room in the queue");
+        for _ in 0..super::running::TURNS_MAX {
+            match pending.try_take() {
+                Some(answer) => return Ok(answer),
+                None => self.turn()?,
+            }
+        }
+        broken("every command is answered", "an age of segments")
     }
 
     /// Deletes a segment: the oldest, or one that may not be.

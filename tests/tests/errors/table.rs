@@ -131,6 +131,11 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("VerbError::Known", VERBS, "a_directory_is_deleted_only_when_no_segment_is_meant_and_nothing_else_is_in_it"),
     ("VerbError::Foreign", VERBS, "a_directory_is_deleted_only_when_no_segment_is_meant_and_nothing_else_is_in_it"),
     ("VerbError::PinTooLarge", VERBS, "a_pin_holds_no_more_than_it_may_and_what_it_holds_stays_until_it_is_dropped"),
+    (
+        "VerbError::SegmentMaxAgeTooShort",
+        VERBS,
+        "an_age_under_a_minute_rolls_no_segment_and_a_log_that_does_not_exist_has_none",
+    ),
     ("VerbError::Overloaded", VERBS, "a_closed_store_and_one_with_too_much_in_hand_refuse_verbs"),
     ("VerbError::Closed", VERBS, "a_closed_store_and_one_with_too_much_in_hand_refuse_verbs"),
     ("VerbError::Latched", VERBS_SIMULATED, "a_log_that_failed_is_changed_by_no_verb_but_its_deletion"),

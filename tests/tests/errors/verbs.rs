@@ -2,11 +2,12 @@
 
 use crate::common::{append, bytes_of, log_of, one, open, place, small, topic};
 use std::sync::Arc;
+use std::time::Duration;
 use strandline::id::{SegmentId, Seq};
 use strandline::pending::Answer;
 use strandline::{
-    AppendError, Config, DirectIo, Host, Level, Log, LogError, LogOptions, Offset, OpenError, RangeNumber, ReadError,
-    Receipt, Refusal, SharedHost, Store, SyncMode, VerbError,
+    AppendError, Config, DirectIo, Host, Level, Log, LogError, LogId, LogOptions, Offset, OpenError, RangeNumber,
+    ReadError, Receipt, Refusal, SharedHost, Store, SyncMode, VerbError,
 };
 
 fn seq(number: u32) -> Seq {
@@ -179,6 +180,27 @@ fn options_that_cannot_work_are_refused_and_name_the_field() {
     let refused = store.create_topic(&topic("o"), u32::MAX).expect_err("too many");
     assert_eq!(refused, LogError::TooManyRanges { ranges: u32::MAX });
     assert!(store.topics().expect("an open store").is_empty(), "nothing was made");
+}
+
+#[test]
+fn an_age_under_a_minute_rolls_no_segment_and_a_log_that_does_not_exist_has_none() {
+    let place = place();
+    let store = open(small(place.path()));
+    let log = log_of(&store, "rolled");
+    let ask = |age_ms: u64| store.set_segment_max_age(log.id(), Some(Duration::from_millis(age_ms))).wait();
+    let too_short = VerbError::SegmentMaxAgeTooShort { log: log.id().clone(), age_ms: 59_999, floor_ms: 60_000 };
+    assert_eq!(ask(59_999), Err(too_short));
+    let before = log.stats().wait().expect("statistics").segment_max_age_ms;
+    assert_eq!(before, store.segment_max_age_ms(), "nothing was changed");
+    for age_ms in [60_000, u64::MAX] {
+        assert_eq!(ask(age_ms), Ok(()));
+        assert_eq!(log.stats().wait().expect("statistics").segment_max_age_ms, Some(age_ms));
+    }
+    assert_eq!(store.set_segment_max_age(log.id(), None).wait(), Ok(()));
+    assert_eq!(log.stats().wait().expect("statistics").segment_max_age_ms, None);
+    let nowhere = LogId { topic: topic("nowhere"), range: RangeNumber::default() };
+    assert_eq!(store.set_segment_max_age(&nowhere, None).wait(), Err(VerbError::NoSuchLog { log: nowhere }));
+    assert_eq!(store.topics().expect("an open store").len(), 1, "no log was made by it");
 }
 
 #[test]
