@@ -1,7 +1,8 @@
-//! Both clocks of the host, read together.
+//! Both clocks of the host, read together, and the one guard of them that everybody who sweeps a store shares.
 
-use crate::decide::Reading;
+use crate::decide::{ClockGuard, Now, Reading};
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Reads them.
@@ -11,4 +12,37 @@ pub fn read() -> Reading {
     let boot = clock_gettime(ClockId::Boottime);
     let boot_ms = (boot.tv_sec as u64).saturating_mul(1_000).saturating_add(boot.tv_nsec as u64 / 1_000_000);
     Reading { wall_ms: wall.as_millis().try_into().unwrap_or(u64::MAX), boot_ms }
+}
+
+/// A guard that several hold: what an operator confirms is confirmed for all, and it outlives whoever makes the passes.
+#[derive(Clone, Debug)]
+pub struct SharedClock(Arc<Mutex<ClockGuard>>);
+
+impl SharedClock {
+    /// Takes both clocks and says at which instant a pass decides.
+    #[must_use]
+    pub fn observe(&self, at: Reading) -> Now {
+        self.guard().observe(at)
+    }
+
+    /// What [`SharedClock::observe`] would say. Nothing is remembered of it.
+    #[must_use]
+    pub fn look(&self, at: Reading) -> Now {
+        self.guard().clone().observe(at)
+    }
+
+    /// An operator says that the wall clock is right.
+    pub fn confirm(&self, at: Reading) {
+        self.guard().confirm(at);
+    }
+
+    fn guard(&self) -> MutexGuard<'_, ClockGuard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<ClockGuard> for SharedClock {
+    fn from(guard: ClockGuard) -> SharedClock {
+        SharedClock(Arc::new(Mutex::new(guard)))
+    }
 }

@@ -1,8 +1,16 @@
-//! The sweeper: which segments go, and when. Decisions are plain functions ([`decide`]); [`pass`] carries them out, [`schedule`] says when.
+//! The sweeper: which segments go, and when. Decisions are plain functions ([`decide`]); [`pass`] carries them out, [`schedule`] says
+//! when, [`Sweep::explain_log`](pass::Sweep::explain_log) says why not.
 #![forbid(unsafe_code)]
 
 pub mod clock;
 pub mod decide;
+mod explain;
+mod kept;
+pub mod metrics;
 pub mod pass;
+pub mod pins;
+pub mod reply;
 pub mod report;
 pub mod schedule;
+mod supervisor;
+pub mod worker;

@@ -3,23 +3,36 @@
 //! The store durably forgets a segment before any of its bytes go; that part is the store's. Here nothing is decided: [`decide::plan`]
 //! does.
 
-use crate::decide::{self, Caps, ClockGuard, Global, KeptLog, Planned, Policies, Turn};
-use crate::report::{Failure, Report};
-use std::collections::BTreeMap;
+use crate::clock::SharedClock;
+use crate::decide::{self, Caps, Planned, Reading, Turn};
+use crate::kept;
+use crate::metrics::RetentionCounts;
+use crate::pins::{PIN_BYTES_MAX, PinBoard};
+use crate::reply::Reply;
+use crate::report::{Doing, Failure, Report, RollTimer};
+use crate::worker::Pass;
+use std::time::Duration;
 use strandline::error::PolicyError;
 use strandline::id::SegmentId;
-use strandline::policy::{Bound, Policy};
-use strandline::{Inventory, Log, LogId, Store, VerbError};
+use strandline::{Log, LogId, Store, VerbError};
 
 /// What a pass may do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// How much it may expire.
     pub caps: Caps,
     /// Age in milliseconds at which segments expire of topics whose policy nobody defined; `None` is never.
     pub backstop_max_age_ms: Option<u64>,
+    /// The most bytes of due segments that one pin of the host holds back in a log, whatever it asks for. Default 16 GiB.
+    pub pin_bytes_max: u64,
     /// Nothing is carried out: the report says what would be.
     pub dry_run: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { caps: Caps::default(), backstop_max_age_ms: None, pin_bytes_max: PIN_BYTES_MAX, dry_run: false }
+    }
 }
 
 /// Why a pass did nothing at all.
@@ -33,103 +46,103 @@ pub enum Skip {
     Inventory(#[from] VerbError),
 }
 
-/// Makes passes over one store, and remembers between them what has to be remembered.
+impl Skip {
+    /// The cause, as metrics label it.
+    #[must_use]
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Skip::Policies(_) => "policies",
+            Skip::Inventory(_) => "inventory",
+        }
+    }
+}
+
+/// Makes retention passes over one store, and remembers between them what has to be remembered.
 #[derive(Debug)]
 pub struct Sweep {
-    clock: ClockGuard,
+    pub(crate) clock: SharedClock,
+    pub(crate) pins: PinBoard,
     turn: Turn,
 }
 
 impl Sweep {
-    /// Begins at the clock's reading when the store was opened.
-    #[must_use]
-    pub fn new(clock: ClockGuard) -> Sweep {
-        Sweep { clock, turn: Turn::default() }
+    /// Begins with a guard of the clock that was made when the store was opened, and without pins.
+    pub fn new(clock: impl Into<SharedClock>) -> Sweep {
+        Sweep { clock: clock.into(), pins: PinBoard::default(), turn: Turn::default() }
     }
 
-    /// The clock's guard, for an operator who confirms the time.
-    pub fn clock(&mut self) -> &mut ClockGuard {
-        &mut self.clock
+    /// The same, which heeds these pins.
+    #[must_use]
+    pub fn with_pins(self, pins: PinBoard) -> Sweep {
+        Sweep { pins, ..self }
+    }
+
+    /// The guard of the clock, for an operator who confirms the time.
+    #[must_use]
+    pub fn clock(&self) -> &SharedClock {
+        &self.clock
     }
 
     /// One pass at this reading of the clocks.
     ///
     /// # Errors
     /// [`Skip`]: nothing was done, and the pass is to be made again.
-    pub fn pass(&mut self, store: &Store, at: decide::Reading, limits: &Limits) -> Result<Report, Skip> {
+    pub fn pass(&mut self, store: &Store, at: Reading, limits: &Limits) -> Result<Report, Skip> {
         let now = self.clock.observe(at);
-        // Read once: a change meanwhile is for the next pass.
-        let policies = store.policies().list()?;
-        let inventory = store.inventory()?;
-        let (logs, unresolved) = kept_logs(&policies, &inventory, store.segment_max_age_ms(), limits);
-        let mut plan = decide::plan(&logs, &now, &limits.caps, self.turn.clone());
+        let kept = kept::read(store, limits, &self.pins)?;
+        let mut plan = decide::plan(&kept.logs, &now, &limits.caps, self.turn.clone());
         let (expire, roll) = (std::mem::take(&mut plan.expire), std::mem::take(&mut plan.roll));
-        let mut report = Report { unresolved, dry_run: limits.dry_run, ..Report::new(now, &plan) };
-        carry_out_expiries(store, expire, limits, &mut report);
+        let mut report = Report { unresolved: kept.unresolved, dry_run: limits.dry_run, ..Report::new(now, &plan) };
+        if limits.dry_run {
+            expire.into_iter().for_each(|planned| report.note_expired(planned));
+            report.rolled = roll.into_iter().map(|(segment, _)| segment).collect();
+            report.timers = kept.timers;
+            return Ok(report);
+        }
+        self.turn = plan.turn;
+        carry_out_expiries(store, expire, &mut report);
         for (segment, _) in roll {
-            if limits.dry_run {
-                report.rolled.push(segment);
-                continue;
-            }
             match roll_one(store, &segment) {
                 Ok(()) => report.rolled.push(segment),
-                Err(error) => report.failures.push(Failure { segment, error }),
+                Err(error) => report.failures.push(Failure { segment, doing: Doing::Roll, error }),
             }
         }
-        if !limits.dry_run {
-            self.turn = plan.turn;
-        }
+        set_timers(store, kept.timers, &mut report);
         Ok(report)
     }
 }
 
-/// Every log with what applies to it, and the topics whose policy nobody defined.
-fn kept_logs(
-    policies: &strandline::policy::Policies,
-    inventory: &Inventory,
-    segment_max_age_ms: Option<u64>,
-    limits: &Limits,
-) -> (Vec<KeptLog>, Vec<strandline::Topic>) {
-    let definitions: Policies =
-        policies.definitions.iter().map(|(name, policy)| (name.to_string(), policy.clone())).collect();
-    let bindings: BTreeMap<_, String> =
-        policies.bindings.iter().map(|(topic, name)| (topic, name.to_string())).collect();
-    let global = global(&policies.global, segment_max_age_ms);
-    let mut logs = Vec::new();
-    for (topic, infos) in inventory {
-        let name = bindings.get(topic).map(String::as_str);
-        let effective = decide::effective(name, &definitions, &global, limits.backstop_max_age_ms);
-        logs.extend(infos.iter().map(|info| KeptLog::new(info, effective)));
-    }
-    let bound = bindings.iter().map(|(topic, name)| (*topic, name.as_str()));
-    let unresolved = decide::unresolved_policies(bound, &definitions).into_iter().cloned().collect();
-    (logs, unresolved)
-}
+impl Pass for Sweep {
+    const NAME: &'static str = "retention";
+    type Limits = Limits;
+    type Report = Report;
+    type Skip = Skip;
+    type Counts = RetentionCounts;
 
-/// The store's own values. What the manifest does not say is as the configuration has it.
-fn global(policy: &Policy, segment_max_age_ms: Option<u64>) -> Global {
-    let value = |bound: Bound, or: Option<u64>| match bound {
-        Bound::Inherit => or,
-        Bound::Off => None,
-        Bound::Is(value) => Some(value),
-    };
-    Global {
-        max_age_ms: value(policy.max_age_ms, None),
-        max_bytes: value(policy.max_bytes, None),
-        segment_max_age_ms: value(policy.segment_max_age_ms, segment_max_age_ms),
+    fn pass(&mut self, store: &Store, at: Reading, limits: &Limits) -> Result<Report, Skip> {
+        Sweep::pass(self, store, at, limits)
+    }
+
+    /// What failed stays due: without a pause it would be tried over and over.
+    fn is_due_again(report: &Report) -> bool {
+        report.budget_spent && !report.dry_run && report.failures.is_empty() && !report.expired.is_empty()
+    }
+
+    fn cause(skip: &Skip) -> &'static str {
+        skip.cause()
+    }
+
+    fn count(report: &Report, counts: &mut RetentionCounts) {
+        counts.note(report);
     }
 }
 
 /// Expires what was planned, oldest first in each log. Behind one that failed its log goes no further: reads never meet a missing middle.
-fn carry_out_expiries(store: &Store, expire: Vec<Planned>, limits: &Limits, report: &mut Report) {
+fn carry_out_expiries(store: &Store, expire: Vec<Planned>, report: &mut Report) {
     let mut stopped: Option<LogId> = None;
     // What goes of one log stands together in a plan: it is looked for once.
     let mut found: Option<(LogId, Option<Log>)> = None;
     for planned in expire {
-        if limits.dry_run {
-            report.note_expired(planned);
-            continue;
-        }
         let of_log = &planned.segment.log;
         if stopped.as_ref() == Some(of_log) {
             continue;
@@ -138,18 +151,18 @@ fn carry_out_expiries(store: &Store, expire: Vec<Planned>, limits: &Limits, repo
             Some((_, log)) => Ok(log),
             None => store.find(&of_log.topic, of_log.range),
         };
-        let expired = expired.and_then(|log| {
-            // One that is gone already is no error: a crash may have come between the two steps of an earlier pass.
-            let expired = log.as_ref().map_or(Ok(()), |log| log.delete_segment(planned.segment.seq).wait());
+        let answer = expired.and_then(|log| {
+            // A log that was deleted took its segments along: that is no error, and no more is one segment that went before.
+            let answer = log.as_ref().map_or(Ok(()), |log| log.delete_segment(planned.segment.seq).wait());
             found = Some((of_log.clone(), log));
-            expired
+            answer
         });
-        match expired {
-            Ok(()) => report.note_expired(planned),
-            Err(error) => {
+        match answer {
+            Err(error) if !Reply::of(Err(&error)).is_expired() => {
                 stopped = Some(of_log.clone());
-                report.failures.push(Failure { segment: planned.segment, error });
+                report.failures.push(Failure { segment: planned.segment, doing: Doing::Expire, error });
             }
+            Ok(()) | Err(_) => report.note_expired(planned),
         }
     }
 }
@@ -162,22 +175,102 @@ fn roll_one(store: &Store, segment: &SegmentId) -> Result<(), VerbError> {
     }
 }
 
+/// Has the engine's timers roll at the ages that apply. A log that was deleted meanwhile needs none.
+fn set_timers(store: &Store, timers: Vec<RollTimer>, report: &mut Report) {
+    for timer in timers {
+        let age = timer.segment_max_age_ms.map(Duration::from_millis);
+        match store.set_segment_max_age(&timer.log, age).wait() {
+            Ok(()) => report.timers.push(timer),
+            Err(VerbError::NoSuchLog { .. }) => {}
+            Err(error) => report.timers_failed.push((timer.log, error)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use strandline::{Config, RangeNumber, Topic, id::Seq};
+    use crate::decide::{Now, Plan, Reasons};
+    use strandline::id::Seq;
+    use strandline::{Config, RangeNumber, Record, Topic};
 
-    /// An inventory is old as soon as it is read.
-    #[test]
-    fn a_log_that_was_deleted_since_the_plan_is_not_made_again_by_its_roll() {
+    fn store() -> (tempfile::TempDir, Store) {
         let root = tempfile::tempdir().expect("a directory");
         let store = Store::open(Config::new(root.path().join("store"))).expect("a store");
-        let (topic, range) = (Topic::new("t").expect("a name"), RangeNumber::default());
-        drop(store.log(&topic, range).expect("a log"));
-        store.delete_topic(&topic).expect("deleted");
-        let log = LogId { topic, range };
+        (root, store)
+    }
+
+    fn id(name: &str) -> LogId {
+        LogId { topic: Topic::new(name).expect("a name"), range: RangeNumber::default() }
+    }
+
+    /// A log of so many segments of one record, the last of them active.
+    fn fill(store: &Store, log: &LogId, segments: u32) {
+        let of = store.log(&log.topic, log.range).expect("a log");
+        for number in 0..segments {
+            let mut batch = of.batch();
+            batch.push(&Record { value: Some(b"one"), ..Record::default() }).expect("room");
+            of.append(batch.build().expect("a batch")).expect("room").wait().expect("durable");
+            if number + 1 < segments {
+                of.seal().wait().expect("sealed");
+            }
+        }
+    }
+
+    fn planned(log: &LogId, seq: u32) -> Planned {
+        let segment = SegmentId { log: log.clone(), seq: Seq::new(seq).expect("small") };
+        Planned { segment, byte_size: 7, reasons: Reasons { age: None, size: None } }
+    }
+
+    /// A plan is old as soon as it is made. Nothing counts as expired that the store did not say is gone, and a log of which something
+    /// stayed goes no further.
+    #[test]
+    fn an_expiry_that_fails_is_counted_by_its_reply_and_holds_what_is_behind_it_in_its_log_only() {
+        let (_root, store) = store();
+        let (gone, active, middle, whole) = (id("gone"), id("active"), id("middle"), id("whole"));
+        fill(&store, &active, 2);
+        fill(&store, &middle, 4);
+        fill(&store, &whole, 3);
+        let plan = [
+            planned(&gone, 0),
+            planned(&active, 0),
+            planned(&active, 1),
+            planned(&middle, 1),
+            planned(&middle, 0),
+            planned(&whole, 0),
+            planned(&whole, 1),
+        ];
+        let mut report = Report::new(Now::trusted(1), &Plan::default());
+        carry_out_expiries(&store, plan.to_vec(), &mut report);
+        let expired: Vec<_> = report.expired.iter().map(|planned| &planned.segment).collect();
+        assert_eq!(expired, [&plan[0].segment, &plan[1].segment, &plan[5].segment, &plan[6].segment], "{report}");
+        let failures: Vec<_> = report.failures.iter().map(|one| (&one.segment, one.reply().label())).collect();
+        assert_eq!(failures, [(&plan[2].segment, "segment_active"), (&plan[3].segment, "other")]);
+        let by_reply: Vec<_> = report.failures_by_reply().into_iter().collect();
+        assert_eq!(by_reply, [(Reply::SegmentActive, 1), (Reply::Other, 1)]);
+        let mut counts = RetentionCounts::default();
+        counts.note(&report);
+        assert_eq!(counts.failures.into_iter().collect::<Vec<_>>(), by_reply);
+        assert_eq!(counts.expired[&whole.topic].segments, 2);
+        assert_eq!(counts.expired[&whole.topic].bytes, 14);
+        assert!(
+            !Sweep::is_due_again(&Report { budget_spent: true, ..report }),
+            "what fails is not tried without a pause"
+        );
+        assert!(store.find(&gone.topic, gone.range).expect("an answer").is_none(), "no log was made again");
+    }
+
+    #[test]
+    fn a_log_that_was_deleted_since_the_plan_is_not_made_again_by_its_roll_or_its_timer() {
+        let (_root, store) = store();
+        let log = id("t");
+        drop(store.log(&log.topic, log.range).expect("a log"));
+        store.delete_topic(&log.topic).expect("deleted");
         let rolled = roll_one(&store, &SegmentId { log: log.clone(), seq: Seq::default() });
-        assert_eq!(rolled, Err(VerbError::NoSuchLog { log }));
+        assert_eq!(rolled, Err(VerbError::NoSuchLog { log: log.clone() }));
+        let mut report = Report::new(Now::trusted(1), &Plan::default());
+        set_timers(&store, vec![RollTimer { log, segment_max_age_ms: None }], &mut report);
+        assert!(report.timers.is_empty() && report.timers_failed.is_empty(), "{report}");
         assert!(store.topics().expect("an answer").is_empty());
     }
 }

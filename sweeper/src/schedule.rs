@@ -1,169 +1,126 @@
-//! The schedule: a thread that makes a pass now and then, again at once while there is more to do, and when somebody nudges it.
+//! The schedule: which workers a store has, and when each makes its passes.
 
-use crate::clock;
-use crate::decide::ClockGuard;
+use crate::clock::{self, SharedClock};
+use crate::decide::{self, ClockGuard, LogExplained, SegmentExplained};
+use crate::explain::Asked;
 use crate::pass::{Limits, Skip, Sweep};
-use crate::report::Report;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use crate::pins::PinBoard;
+use crate::supervisor::{Bell, Supervisor};
+use crate::worker::{Every, Worker};
+use std::sync::Arc;
 use std::time::Duration;
-use strandline::Store;
+use strandline::id::SegmentId;
+use strandline::{LogId, Store};
 
 /// When passes are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// From the end of one pass to the beginning of the next. Default 60 s.
-    pub interval: Duration,
-    /// What each pass may do.
-    pub limits: Limits,
+    /// Retention: what expires, what rolls by age. Default every 60 s.
+    pub retention: Every<Limits>,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { interval: Duration::from_secs(60), limits: Limits::default() }
+        Schedule { retention: Every { interval: Duration::from_secs(60), limits: Limits::default() } }
     }
 }
 
-/// How the worker is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
-    /// When its last pass ended, wall ms.
-    pub last_pass_at_ms: Option<u64>,
-    /// Passes so far.
-    pub passes: u64,
-    /// Passes that did nothing, for a reason that is in `last_skip`.
-    pub skipped: u64,
-    /// Passes that panicked. The worker goes on with the next.
-    pub panicked: u64,
-    /// Why the last skipped pass was skipped; none since one that was not.
-    pub last_skip: Option<Skip>,
-    /// What the last pass did.
-    pub last_report: Option<Report>,
-}
-
-impl Health {
-    /// Whether the last pass that was tried did its work.
-    #[must_use]
-    pub fn is_well(&self) -> bool {
-        self.last_skip.is_none() && self.panicked == 0
-    }
-}
-
-#[derive(Debug, Default)]
-struct Wanted {
-    stop: bool,
-    nudged: bool,
-    health: Health,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    wanted: Mutex<Wanted>,
-    changed: Condvar,
-}
-
-impl Shared {
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A thread that makes passes over a store. Dropping it stops it; a pass that is under way ends first.
+/// The workers of a store. Each has a thread of its own; one that dies is started again. Dropping it stops them: a pass that is under way
+/// ends first.
 #[derive(Debug)]
 pub struct Sweeper {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    store: Arc<Store>,
+    schedule: Schedule,
+    clock: SharedClock,
+    pins: PinBoard,
+    retention: Worker<Sweep>,
+    /// Stops the workers when it is dropped.
+    _supervisor: Supervisor,
 }
 
 impl Sweeper {
-    /// Starts it. The first pass is made at once.
+    /// Starts the workers. Their first passes are made at once.
     ///
     /// # Errors
-    /// The thread could not be started.
+    /// The thread that starts the others could not be started.
     pub fn start(store: Arc<Store>, schedule: Schedule) -> std::io::Result<Sweeper> {
-        let shared = Arc::<Shared>::default();
-        let of_thread = shared.clone();
-        let work = move || work(&store, schedule, &of_thread);
-        let thread = std::thread::Builder::new().name("strandline-sweep".to_owned()).spawn(work)?;
-        Ok(Sweeper { shared, thread: Some(thread) })
+        Sweeper::start_with_pins(store, schedule, PinBoard::default())
     }
 
-    /// Has a pass made at once, as after a change of a policy.
-    pub fn nudge(&self) {
-        self.shared.wanted().nudged = true;
-        self.shared.changed.notify_all();
-    }
-
-    /// How it is.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        self.shared.wanted().health.clone()
-    }
-}
-
-impl Drop for Sweeper {
-    fn drop(&mut self) {
-        self.shared.wanted().stop = true;
-        self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn work(store: &Store, schedule: Schedule, shared: &Shared) {
-    let mut sweep = Sweep::new(ClockGuard::open(clock::read(), newest_stamp_ms(store)));
-    loop {
-        // One bad pass stops no later one.
-        let passed = catch_unwind(AssertUnwindSafe(|| sweep.pass(store, clock::read(), &schedule.limits)));
-        let again = note(shared, passed.ok());
-        let mut wanted = shared.wanted();
-        if !again && !wanted.stop && !wanted.nudged {
-            let asleep = shared
-                .changed
-                .wait_timeout_while(wanted, jittered(schedule.interval), |wanted| !wanted.stop && !wanted.nudged);
-            wanted = asleep.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        if wanted.stop {
-            return;
-        }
-        wanted.nudged = false;
-    }
-}
-
-/// Notes how a pass went. True when the next one is due at once.
-fn note(shared: &Shared, passed: Option<Result<Report, Skip>>) -> bool {
-    let health = &mut shared.wanted().health;
-    health.passes += 1;
-    health.last_pass_at_ms = Some(clock::read().wall_ms);
-    match passed {
-        Some(Ok(report)) => {
-            // What failed stays due: without a pause it would be tried over and over.
-            let again = report.budget_spent && report.failures.is_empty() && !report.expired.is_empty();
-            (health.last_skip, health.last_report) = (None, Some(report));
-            again
-        }
-        Some(Err(skip)) => {
-            health.skipped += 1;
-            if health.last_skip.as_ref() != Some(&skip) {
-                tracing::warn!(%skip, "a pass was skipped");
+    /// As [`Sweeper::start`], for a host that has said what it holds back before the first pass.
+    ///
+    /// # Errors
+    /// As [`Sweeper::start`].
+    pub fn start_with_pins(store: Arc<Store>, schedule: Schedule, pins: PinBoard) -> std::io::Result<Sweeper> {
+        let clock = SharedClock::from(ClockGuard::open(clock::read(), newest_stamp_ms(&store)));
+        let bell = Arc::<Bell>::default();
+        let mut seen = store.policies().changes();
+        let sweep = Sweep::new(clock.clone()).with_pins(pins.clone());
+        let retention = Worker::new(store.clone(), sweep, schedule.retention, bell.clone());
+        let (watched, nudged) = (store.clone(), retention.clone());
+        let look = move || {
+            let changes = watched.policies().changes();
+            if changes != seen {
+                seen = changes;
+                nudged.nudge();
             }
-            health.last_skip = Some(skip);
-            false
-        }
-        None => {
-            health.panicked += 1;
-            tracing::error!("a pass panicked; the next one is made all the same");
-            false
-        }
+        };
+        let supervisor = Supervisor::start(vec![Box::new(retention.clone())], bell, look)?;
+        Ok(Sweeper { store, schedule, clock, pins, retention, _supervisor: supervisor })
     }
-}
 
-/// Spread by up to a tenth, so that stores that were started together do not sweep together.
-fn jittered(interval: Duration) -> Duration {
-    let part = clock::read().boot_ms % 100;
-    interval + interval / 1_000 * part as u32
+    /// The worker that makes retention passes. A change of a policy nudges it within about a second; a host that keeps the bindings
+    /// nudges it by hand.
+    #[must_use]
+    pub fn retention(&self) -> &Worker<Sweep> {
+        &self.retention
+    }
+
+    /// Has every worker make a pass at once.
+    pub fn nudge(&self) {
+        self.retention.nudge();
+    }
+
+    /// Whether every worker is well.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.retention.health().is_well()
+    }
+
+    /// An operator says that the wall clock is right: what was held because it jumped goes on.
+    pub fn confirm_time(&self) {
+        self.clock.confirm(clock::read());
+        self.nudge();
+    }
+
+    /// What the host holds back.
+    #[must_use]
+    pub fn pins(&self) -> &PinBoard {
+        &self.pins
+    }
+
+    /// Why each segment of a log is kept, and when it can go. Nothing if there is no such log.
+    ///
+    /// # Errors
+    /// [`Skip`]: a pass would be skipped as well.
+    pub fn explain_log(&self, log: &LogId) -> Result<Option<LogExplained>, Skip> {
+        self.asked().log(log, clock::read())
+    }
+
+    /// The same for one segment.
+    ///
+    /// # Errors
+    /// As [`Sweeper::explain_log`].
+    pub fn explain_segment(&self, segment: &SegmentId) -> Result<Option<SegmentExplained>, Skip> {
+        self.asked().segment(segment, clock::read())
+    }
+
+    fn asked(&self) -> Asked<'_> {
+        let Every { interval, limits } = &self.schedule.retention;
+        let sweep_interval_ms = interval.as_millis().try_into().unwrap_or(u64::MAX);
+        let schedule = decide::Schedule { sweep_interval_ms, ..decide::Schedule::default() };
+        Asked { store: &self.store, clock: &self.clock, pins: &self.pins, limits, schedule }
+    }
 }
 
 /// The newest time that the store has stamped, so that a gap to it is seen.

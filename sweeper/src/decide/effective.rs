@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use strandline::Topic;
-use strandline::policy::{Bound, Policy};
+use strandline::policy::{Bound, Policy, PolicyName};
 
 /// Definitions by name.
-pub type Policies = BTreeMap<String, Policy>;
+pub type Policies = BTreeMap<PolicyName, Policy>;
 
 /// The store's own values, for what a topic's policy does not set. `None` is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +195,14 @@ mod tests {
         })
     }
 
+    fn name_of(name: &str) -> PolicyName {
+        PolicyName::new(name).expect("a name")
+    }
+
+    fn policies() -> impl Strategy<Value = Policies> {
+        prop::collection::btree_map("[a-z]{1,3}".prop_map(|name| name_of(&name)), policy(), 0..4)
+    }
+
     /// The table of the seed's guide, written out once more and in another way.
     fn expected(bound: Bound, global: Option<u64>) -> (Option<u64>, Origin) {
         if bound == Bound::Inherit {
@@ -224,7 +232,7 @@ mod tests {
     fn topics_of_undefined_policies_are_listed_in_order_however_many_there_are() {
         let topics: Vec<Topic> =
             (0..100).map(|number| Topic::new(format!("{}", number * 7 % 100)).expect("short")).collect();
-        let policies = Policies::from([("there".to_owned(), Policy::default())]);
+        let policies = Policies::from([(name_of("there"), Policy::default())]);
         let name = |at: usize| if at.is_multiple_of(3) { "there" } else { "gone" };
         let found = unresolved_policies(topics.iter().enumerate().map(|(at, topic)| (topic, name(at))), &policies);
         assert_eq!(found.len(), 66);
@@ -235,10 +243,10 @@ mod tests {
     proptest! {
         #[test]
         fn an_undefined_name_never_falls_back_to_the_global_values(
-            name in "[a-z]{0,3}", mut policies in prop::collection::btree_map("[a-z]{0,3}", policy(), 0..4),
+            name in "[a-z]{1,3}", mut policies in policies(),
             global in global(), backstop in prop::option::of(any::<u64>()),
         ) {
-            policies.remove(&name);
+            policies.remove(name.as_str());
             let found = effective(Some(&name), &policies, &global, backstop);
             prop_assert_eq!(found.resolution, Resolution::Unresolved);
             prop_assert_eq!(found.max_age_ms, Setting { value: backstop, origin: Origin::UnresolvedBackstop });
@@ -250,7 +258,7 @@ mod tests {
         fn the_three_states_of_a_field_are_always_kept_apart(
             policy in policy(), global in global(), backstop in prop::option::of(any::<u64>()),
         ) {
-            let policies = Policies::from([("short".to_owned(), policy.clone())]);
+            let policies = Policies::from([(name_of("short"), policy.clone())]);
             let found = effective(Some("short"), &policies, &global, backstop);
             prop_assert_eq!(found.resolution, Resolution::Resolved);
             for (found, bound, global) in [
@@ -264,7 +272,7 @@ mod tests {
 
         #[test]
         fn without_a_name_exactly_the_global_values_apply(
-            policies in prop::collection::btree_map("[a-z]{0,3}", policy(), 0..4), global in global(),
+            policies in policies(), global in global(),
             backstop in prop::option::of(any::<u64>()),
         ) {
             let found = effective(None, &policies, &global, backstop);

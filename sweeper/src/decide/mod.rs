@@ -42,8 +42,7 @@ pub use review::{
     Brake, HeldOrphan, READY_MAX, Ready, Review, ReviewLimits, SHARE_READY_MIN, Sighting, Sightings, WhyHeld, review,
 };
 pub use roll::{
-    BelowFloor, Roll, SEGMENT_MAX_AGE_FLOOR_MS, STAMP_AHEAD_MAX_MS, StampAhead, check_segment_max_age, roll_timer_ms,
-    rolls_by_age, stamp_ahead,
+    Roll, SEGMENT_MAX_AGE_FLOOR_MS, STAMP_AHEAD_MAX_MS, StampAhead, roll_timer_ms, rolls_by_age, stamp_ahead,
 };
 pub use segment::{KeptLog, Pin, Segment, State};
 pub use warning::{Rhythm, Warning, warnings};

@@ -10,22 +10,6 @@ pub const SEGMENT_MAX_AGE_FLOOR_MS: u64 = strandline::policy::SEGMENT_MAX_AGE_MS
 /// How far ahead of the clock a stamp may lie, in milliseconds.
 pub const STAMP_AHEAD_MAX_MS: u64 = 10 * 60 * 1000;
 
-/// A `segment_max_age_ms` that is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("segment_max_age_ms is {asked_ms}; it is at least {SEGMENT_MAX_AGE_FLOOR_MS}, or off")]
-pub struct BelowFloor {
-    /// What was asked for, in milliseconds.
-    pub asked_ms: u64,
-}
-
-/// Whether a policy may set this `segment_max_age_ms`.
-///
-/// # Errors
-/// [`BelowFloor`] below [`SEGMENT_MAX_AGE_FLOOR_MS`]: every roll is one more segment.
-pub fn check_segment_max_age(asked_ms: u64) -> Result<(), BelowFloor> {
-    if asked_ms < SEGMENT_MAX_AGE_FLOOR_MS { Err(BelowFloor { asked_ms }) } else { Ok(()) }
-}
-
 /// The age in milliseconds at which the engine's timer rolls the segments of a log; `None` is off, as while the policy is undefined.
 ///
 /// A value below the floor, which only a damaged or foreign definition can hold, counts as the floor.

@@ -51,7 +51,7 @@ fn rt_03_a_seal_time_in_the_future_is_reported_with_its_segment_and_what_it_hold
 #[test]
 fn rt_07_the_global_value_applies_and_says_where_it_comes_from() {
     let global = Global { max_age_ms: Some(HOUR), ..Global::default() };
-    let policies = Policies::from([("inherit".to_owned(), Policy::default())]);
+    let policies = Policies::from([(policy_name("inherit"), Policy::default())]);
     let inherited = effective(Some("inherit"), &policies, &global, None);
     assert_eq!(inherited.max_age_ms.to_string(), "3600000 (global)");
     let found = expired(&[sealed(0, NOW - HOUR - 1)], &Now::trusted(NOW), &inherited);
@@ -93,13 +93,13 @@ fn rt_11_a_log_that_breaks_every_bound_is_done_in_one_pass() {
 
 #[test]
 fn rt_12_a_changed_policy_applies_to_the_next_pass() {
-    let mut policies = Policies::from([("p".to_owned(), Policy::default())]);
+    let mut policies = Policies::from([(policy_name("p"), Policy::default())]);
     let segments = [sealed(0, NOW - HOUR)];
     let decide = |policies: &Policies| {
         expired(&segments, &Now::trusted(NOW), &effective(Some("p"), policies, &Global::default(), None)).len()
     };
     assert_eq!(decide(&policies), 0);
-    policies.insert("p".to_owned(), Policy { max_age_ms: Bound::Is(1), ..Policy::default() });
+    policies.insert(policy_name("p"), Policy { max_age_ms: Bound::Is(1), ..Policy::default() });
     assert_eq!(decide(&policies), 1);
 }
 
@@ -107,7 +107,7 @@ fn rt_12_a_changed_policy_applies_to_the_next_pass() {
 fn rt_14_precedence_is_the_policy_then_the_global_and_explain_says_which() {
     let policy = Policy { max_age_ms: Bound::Is(HOUR), max_bytes: Bound::Off, ..Policy::default() };
     let global = Global { max_age_ms: Some(DAY), max_bytes: Some(1), ..Global::default() };
-    let effective = effective(Some("short"), &Policies::from([("short".to_owned(), policy)]), &global, None);
+    let effective = effective(Some("short"), &Policies::from([(policy_name("short"), policy)]), &global, None);
     let explained = explain_log(&kept(vec![], effective), &Now::trusted(NOW), &Schedule::default(), None).to_string();
     for line in ["max_age_ms 3600000 (policy)", "max_bytes off (policy)", "segment_max_age_ms 604800000 (global)"] {
         assert!(explained.lines().any(|found| found == line), "{line} in {explained}");

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use strandline::id::{SegmentId, Seq, StoreId, Uid};
+use strandline::policy::PolicyName;
 use strandline::{LogId, Offset, RangeNumber, Topic};
 use strandline_sweeper::decide::*;
 
@@ -46,6 +47,11 @@ pub fn active(number: u32, opened_at_ms: u64) -> Segment {
         sealed_at_ms: None,
         ..sealed(number, opened_at_ms)
     }
+}
+
+/// A name of a policy.
+pub fn policy_name(name: &str) -> PolicyName {
+    PolicyName::new(name).expect("a name")
 }
 
 /// What applies without a policy, rolls off.

@@ -162,14 +162,6 @@ proptest! {
     }
 
     #[test]
-    fn a_roll_interval_below_the_floor_is_always_refused(asked in prop_oneof![0..120_000_u64, edgy()]) {
-        match check_segment_max_age(asked) {
-            Ok(()) => prop_assert!(asked >= 60_000),
-            Err(error) => prop_assert!(asked < 60_000 && error.to_string().contains("60000")),
-        }
-    }
-
-    #[test]
     fn exactly_stamps_over_ten_minutes_ahead_are_reported(stamp_ms in edgy(), now_ms in edgy()) {
         let is_ahead = i128::from(stamp_ms) - i128::from(now_ms) > 600_000;
         prop_assert_eq!(stamp_ahead(stamp_ms, &Now::trusted(now_ms)).is_some(), is_ahead);

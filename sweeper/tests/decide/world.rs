@@ -1,6 +1,6 @@
 //! A small world for histories: logs and their segments as they truly are, a disk beside them, and clocks that can be wrong.
 
-use super::common::{NOW, STORE, log_id};
+use super::common::{NOW, STORE, log_id, policy_name};
 use std::collections::{BTreeMap, BTreeSet};
 use strandline::id::{SegmentId, Seq, Uid};
 use strandline::policy::{Bound, Policy};
@@ -208,7 +208,7 @@ impl World {
         let (max_age_ms, max_bytes) = (any_bound(&mut self.random), any_bound(&mut self.random));
         match self.random.below(5) {
             0 => drop(self.policies.remove(name)),
-            1 => drop(self.policies.insert(name.to_owned(), Policy { max_age_ms, max_bytes, ..Policy::default() })),
+            1 => drop(self.policies.insert(policy_name(name), Policy { max_age_ms, max_bytes, ..Policy::default() })),
             2 => self.global.max_age_ms = self.random.pick(&[None, Some(0), Some(3_600_000)]),
             3 => self.backstop = self.random.pick(&[None, Some(3_600_000)]),
             _ => {

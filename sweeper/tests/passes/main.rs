@@ -1,60 +1,18 @@
 //! Passes over a real store: what the plan says is what is gone, and nothing else.
 
-use std::path::Path;
+mod cases;
+mod common;
+mod explained;
+mod timers;
+
+use common::*;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use strandline::policy::{Bound, Policy};
-use strandline::{Config, Log, Offset, RangeNumber, ReadError, Record, SegmentState, Store, Topic};
+use strandline::{Offset, ReadError, Store};
 use strandline_sweeper::clock;
-use strandline_sweeper::decide::{ClockGuard, HeldBy, Reading};
-use strandline_sweeper::pass::{Limits, Sweep};
-use strandline_sweeper::schedule::{Schedule, Sweeper};
-
-fn config(root: &Path) -> Config {
-    let mut config = Config::new(root.join("store"));
-    config.segment_bytes = 64 << 10;
-    config.batch_bytes_max = 6 << 10;
-    config.commit_bytes_max = 16 << 10;
-    config.arena_bytes = 4 << 20;
-    config
-}
-
-fn topic(name: &str) -> Topic {
-    Topic::new(name).expect("a plain name")
-}
-
-fn log(store: &Store, name: &str) -> Log {
-    store.log(&topic(name), RangeNumber::default()).expect("a log")
-}
-
-/// Appends until so many segments are sealed.
-fn fill(store: &Store, name: &str, sealed: usize) {
-    let log = log(store, name);
-    loop {
-        let segments = log.stats().wait().expect("statistics").segments;
-        let open = segments.iter().filter(|segment| segment.state != SegmentState::Sealed).count();
-        if segments.len() - open >= sealed && open == 1 {
-            return; // None waits for its footer any more.
-        }
-        let mut batch = log.batch();
-        batch.push(&Record { value: Some(&[7; 5_000]), ..Record::default() }).expect("room");
-        log.append(batch.build().expect("a batch")).expect("room").wait().expect("durable");
-    }
-}
-
-fn segments(store: &Store, name: &str) -> usize {
-    log(store, name).stats().wait().expect("statistics").segments.len()
-}
-
-fn sweep() -> Sweep {
-    Sweep::new(ClockGuard::open(clock::read(), None))
-}
-
-fn keep_bytes(store: &Store, name: &str, bytes: u64) {
-    let policy = Policy { max_bytes: Bound::Is(bytes), ..Policy::default() };
-    store.policies().define("small", &policy, "test").expect("defined");
-    store.policies().bind(&topic(name), "small", "test").expect("bound");
-}
+use strandline_sweeper::decide::{HeldBy, Reading};
+use strandline_sweeper::pass::Limits;
+use strandline_sweeper::schedule::Sweeper;
 
 #[test]
 fn a_pass_expires_by_size_and_a_second_one_finds_nothing_more() {
@@ -127,41 +85,21 @@ fn a_cap_leaves_the_rest_for_the_next_pass_which_is_due_at_once() {
     assert!(report.budget_spent && report.backlog_bytes > 0, "{report}");
     assert!(report.held.iter().any(|held| matches!(held.by, HeldBy::LogCap(2))), "{report}");
     // A worker goes on without waiting for its interval.
-    let schedule = Schedule { interval: Duration::from_secs(3_600), limits };
-    let sweeper = Sweeper::start(store.clone(), schedule).expect("a thread");
-    wait_for(&sweeper, |passes, _| passes >= 3);
+    let sweeper = Sweeper::start(store.clone(), rarely(limits)).expect("a thread");
+    wait_for_passes(&sweeper, 3);
     // The bytes follow: only the write head is left then.
-    let end = Instant::now() + Duration::from_secs(20);
-    while segments(&store, "capped") > 1 {
-        assert!(Instant::now() < end, "{:?}", sweeper.health());
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    until("one segment", || segments(&store, "capped") <= 1);
 }
 
 #[test]
 fn os_09_the_sweep_runs_by_itself_and_says_when_it_did() {
     let root = tempfile::tempdir().expect("a directory");
     let store = Arc::new(Store::open(config(root.path())).expect("a store"));
-    let schedule = Schedule { interval: Duration::from_secs(3_600), ..Schedule::default() };
-    let sweeper = Sweeper::start(store.clone(), schedule).expect("a thread");
-    wait_for(&sweeper, |passes, at_ms| passes == 1 && at_ms.is_some());
-    assert!(sweeper.health().is_well());
-    // RT-12: a change is seen at once when the sweep is nudged.
-    fill(&store, "nudged", 3);
-    keep_bytes(&store, "nudged", 0);
+    let sweeper = Sweeper::start(store.clone(), rarely(Limits::default())).expect("a thread");
+    wait_for_passes(&sweeper, 1);
+    let health = sweeper.retention().health();
+    assert!(health.is_well() && sweeper.is_well() && health.last_pass_at_ms.is_some(), "{health:?}");
+    // By hand, for what the store cannot see.
     sweeper.nudge();
-    wait_for(&sweeper, |passes, _| passes >= 2);
-    assert!(sweeper.health().last_report.is_some_and(|report| report.expired.len() >= 3));
-}
-
-fn wait_for(sweeper: &Sweeper, is_there: impl Fn(u64, Option<u64>) -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    loop {
-        let health = sweeper.health();
-        if is_there(health.passes, health.last_pass_at_ms) {
-            return;
-        }
-        assert!(Instant::now() < end, "{health:?}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for_passes(&sweeper, 2);
 }

@@ -1,0 +1,402 @@
+//! A worker: a thread that makes one kind of pass over a store, now and then, again at once while there is more to do, and when somebody
+//! nudges it. Here is its loop, and what is known of it; that it lives is the supervisor's business.
+
+use crate::clock;
+use crate::decide::Reading;
+use crate::metrics::Metrics;
+use crate::supervisor::Bell;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use strandline::Store;
+
+/// How long a worker that died is left dead, at first.
+const BACKOFF: Duration = Duration::from_millis(100);
+/// And at most.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// A kind of pass.
+pub trait Pass: Send + 'static {
+    /// What it is called, in the names of threads and in the log.
+    const NAME: &'static str;
+    /// What a pass may do.
+    type Limits: Clone + fmt::Debug + Send + Sync + 'static;
+    /// What a pass did.
+    type Report: Clone + fmt::Debug + Send + 'static;
+    /// Why a pass did nothing at all.
+    type Skip: Clone + fmt::Debug + fmt::Display + Send + 'static;
+    /// What is counted of the reports.
+    type Counts: Clone + fmt::Debug + Default + Send + 'static;
+
+    /// Makes one at this reading of the clocks.
+    ///
+    /// # Errors
+    /// Why nothing was done.
+    fn pass(&mut self, store: &Store, at: Reading, limits: &Self::Limits) -> Result<Self::Report, Self::Skip>;
+
+    /// Whether the next one is due at once.
+    fn is_due_again(report: &Self::Report) -> bool;
+
+    /// The cause, as metrics label it.
+    fn cause(skip: &Self::Skip) -> &'static str;
+
+    /// Counts what a pass did.
+    fn count(report: &Self::Report, counts: &mut Self::Counts);
+}
+
+/// How often a worker makes its passes, and what each may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Every<L> {
+    /// From the end of one pass to the beginning of the next, at most: it is up to a tenth less, so that stores which were started together
+    /// do not sweep together.
+    pub interval: Duration,
+    /// What each pass may do.
+    pub limits: L,
+}
+
+/// How a worker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health<R, S> {
+    /// When its last pass ended, wall ms, whatever it came to.
+    pub last_pass_at_ms: Option<u64>,
+    /// Since when a pass is under way, wall ms, if one is.
+    pub under_way_since_ms: Option<u64>,
+    /// Passes so far.
+    pub passes: u64,
+    /// Whether its thread lives. One that does not is started again, later and later.
+    pub is_alive: bool,
+    /// Whether the last pass panicked.
+    pub last_panicked: bool,
+    /// Why the last pass was skipped, if it was.
+    pub last_skip: Option<S>,
+    /// What the last pass did that did something.
+    pub last_report: Option<R>,
+}
+
+impl<R, S> Health<R, S> {
+    /// Whether the worker lives and the last pass that it tried did its work.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.is_alive && !self.last_panicked && self.last_skip.is_none()
+    }
+}
+
+impl<R, S> Default for Health<R, S> {
+    fn default() -> Health<R, S> {
+        Health {
+            last_pass_at_ms: None,
+            under_way_since_ms: None,
+            passes: 0,
+            is_alive: false,
+            last_panicked: false,
+            last_skip: None,
+            last_report: None,
+        }
+    }
+}
+
+struct State<P: Pass> {
+    stop: bool,
+    nudged: bool,
+    health: Health<P::Report, P::Skip>,
+    metrics: Metrics<P::Counts>,
+    /// The causes of skipped passes that were said since one was not skipped.
+    said: BTreeSet<&'static str>,
+    thread: Option<JoinHandle<()>>,
+    /// The thread has ended, or is about to.
+    ended: bool,
+    /// Deaths since the thread last came to rest after a pass.
+    deaths_in_a_row: u32,
+    /// When it is started, or started again.
+    again_at: Option<Instant>,
+}
+
+impl<P: Pass> Default for State<P> {
+    fn default() -> State<P> {
+        State {
+            stop: false,
+            nudged: false,
+            health: Health::default(),
+            metrics: Metrics::default(),
+            said: BTreeSet::new(),
+            thread: None,
+            ended: false,
+            deaths_in_a_row: 0,
+            again_at: None,
+        }
+    }
+}
+
+struct Shared<P: Pass> {
+    store: Arc<Store>,
+    every: Every<P::Limits>,
+    bell: Arc<Bell>,
+    /// What the passes remember. It outlives the thread: a hold of the clock does not end by a death.
+    pass: Mutex<P>,
+    state: Mutex<State<P>>,
+    changed: Condvar,
+}
+
+/// A worker, as its owner holds it.
+pub struct Worker<P: Pass>(Arc<Shared<P>>);
+
+impl<P: Pass> Clone for Worker<P> {
+    fn clone(&self) -> Worker<P> {
+        Worker(self.0.clone())
+    }
+}
+
+impl<P: Pass> fmt::Debug for Worker<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("name", &P::NAME).field("health", &self.health()).finish_non_exhaustive()
+    }
+}
+
+impl<P: Pass> Worker<P> {
+    /// One without a thread: the supervisor starts it, as it starts one that has died. Its first pass is made at once.
+    pub(crate) fn new(store: Arc<Store>, pass: P, every: Every<P::Limits>, bell: Arc<Bell>) -> Worker<P> {
+        let state = State { again_at: Some(Instant::now()), ..State::default() };
+        let (pass, state, changed) = (Mutex::new(pass), Mutex::new(state), Condvar::new());
+        Worker(Arc::new(Shared { store, every, bell, pass, state, changed }))
+    }
+
+    /// Has a pass made at once. While one is under way the next follows it, one for any number of nudges.
+    pub fn nudge(&self) {
+        self.0.state().nudged = true;
+        self.0.changed.notify_all();
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn health(&self) -> Health<P::Report, P::Skip> {
+        self.0.state().health.clone()
+    }
+
+    /// What it has counted since it was started first.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics<P::Counts> {
+        self.0.state().metrics.clone()
+    }
+
+    fn spawn(&self, state: &mut State<P>) -> std::io::Result<()> {
+        let shared = self.0.clone();
+        let thread = std::thread::Builder::new().name(format!("strandline-{}", P::NAME));
+        state.thread = Some(thread.spawn(move || shared.work())?);
+        (state.ended, state.again_at, state.health.is_alive) = (false, None, true);
+        Ok(())
+    }
+}
+
+/// What the supervisor does with a worker.
+pub(crate) trait Tended: Send {
+    /// Starts it again if it has died and its time has come; says when to look again at the latest, if that is known.
+    fn tend(&self, now: Instant) -> Option<Instant>;
+
+    /// Asks it to stop behind the pass that is under way.
+    fn stop(&self);
+
+    /// Waits until it has stopped.
+    fn join(&self);
+}
+
+impl<P: Pass> Tended for Worker<P> {
+    fn tend(&self, now: Instant) -> Option<Instant> {
+        let mut state = self.0.state();
+        if state.stop {
+            return None;
+        }
+        if state.ended {
+            state.ended = false;
+            let _ = state.thread.take().map(JoinHandle::join); // It is past everything that takes time.
+            state.note_death(P::NAME, now);
+        }
+        if state.again_at.is_some_and(|again_at| again_at <= now)
+            && let Err(error) = self.spawn(&mut state)
+        {
+            tracing::error!(worker = P::NAME, %error, "a worker could not be started");
+            state.note_death(P::NAME, now);
+        }
+        state.again_at
+    }
+
+    fn stop(&self) {
+        self.0.state().stop = true;
+        self.0.changed.notify_all();
+    }
+
+    fn join(&self) {
+        let thread = self.0.state().thread.take();
+        let _ = thread.map(JoinHandle::join);
+    }
+}
+
+impl<P: Pass> State<P> {
+    fn note_death(&mut self, name: &'static str, now: Instant) {
+        let backoff = BACKOFF.saturating_mul(1 << self.deaths_in_a_row.min(16)).min(BACKOFF_MAX);
+        self.deaths_in_a_row = self.deaths_in_a_row.saturating_add(1);
+        self.metrics.deaths += 1;
+        (self.health.is_alive, self.health.under_way_since_ms) = (false, None);
+        self.again_at = now.checked_add(backoff);
+        tracing::error!(worker = name, ?backoff, "a worker died; it is started again");
+    }
+
+    fn note_pass(&mut self, passed: Option<Result<P::Report, P::Skip>>, took: Duration) {
+        let health = &mut self.health;
+        health.passes += 1;
+        health.last_pass_at_ms = Some(clock::read().wall_ms);
+        (health.under_way_since_ms, health.last_panicked) = (None, passed.is_none());
+        match passed {
+            Some(Ok(report)) => {
+                self.metrics.durations.note(took);
+                P::count(&report, &mut self.metrics.counts);
+                self.said.clear();
+                (health.last_skip, health.last_report) = (None, Some(report));
+            }
+            Some(Err(skip)) => {
+                let cause = P::cause(&skip);
+                *self.metrics.skipped.entry(cause).or_default() += 1;
+                if self.said.insert(cause) {
+                    tracing::warn!(worker = P::NAME, %skip, "a pass was skipped");
+                }
+                health.last_skip = Some(skip);
+            }
+            None => {
+                self.metrics.panicked += 1;
+                tracing::error!(worker = P::NAME, "a pass panicked; the next one is made all the same");
+            }
+        }
+    }
+}
+
+/// Tells the supervisor that the thread ends, however it does.
+struct Ending<'a, P: Pass>(&'a Shared<P>);
+
+impl<P: Pass> Drop for Ending<'_, P> {
+    fn drop(&mut self) {
+        self.0.state().ended = true;
+        self.0.bell.ring();
+    }
+}
+
+impl<P: Pass> Shared<P> {
+    fn state(&self) -> MutexGuard<'_, State<P>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let _ending = Ending(self);
+        while self.begins() {
+            let began = Instant::now();
+            // One bad pass stops no later one.
+            let passed = catch_unwind(AssertUnwindSafe(|| {
+                let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
+                pass.pass(&self.store, clock::read(), &self.every.limits)
+            }));
+            let (passed, took) = (passed.ok(), began.elapsed());
+            let again = matches!(&passed, Some(Ok(report)) if P::is_due_again(report));
+            self.state().note_pass(passed, took);
+            self.rest(again);
+        }
+    }
+
+    /// Whether a pass is to be made. What was asked for until now is answered by it.
+    fn begins(&self) -> bool {
+        let mut state = self.state();
+        state.nudged = false;
+        state.health.under_way_since_ms = (!state.stop).then(|| clock::read().wall_ms);
+        !state.stop
+    }
+
+    /// Waits until the next pass is due.
+    fn rest(&self, again: bool) {
+        let mut state = self.state();
+        state.deaths_in_a_row = 0;
+        if again {
+            return;
+        }
+        let interval = jittered(self.every.interval);
+        let asleep = self.changed.wait_timeout_while(state, interval, |state| !state.stop && !state.nudged);
+        drop(asleep.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Shorter by up to a tenth, at random. Never longer: how long a record lives at most counts on the interval.
+fn jittered(interval: Duration) -> Duration {
+    let mut bytes = [0; 4];
+    // Without randomness, as early after a boot, there is no jitter.
+    let _ = getrandom(&mut bytes, GetRandomFlags::NONBLOCK);
+    interval - interval.mul_f64(f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX) / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pass::{Skip, Sweep};
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use strandline::VerbError;
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    /// Counts what is said.
+    struct Ear(Arc<AtomicU64>);
+
+    impl Subscriber for Ear {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_skipped_pass_says_why_once_for_each_cause_until_one_is_not_skipped() {
+        let mut state = State::<Sweep>::default();
+        let said = Arc::new(AtomicU64::new(0));
+        let skip = |error| Some(Err(Skip::Inventory(error)));
+        tracing::subscriber::with_default(Ear(said.clone()), || {
+            for passed in 1..=10 {
+                let error = VerbError::Overloaded { outstanding: passed, limit: 1 };
+                state.note_pass(skip(error), Duration::ZERO);
+            }
+            assert_eq!(said.load(Ordering::SeqCst), 1);
+            let policies = Skip::Policies(strandline::PolicyError::Closed);
+            state.note_pass(Some(Err(policies)), Duration::ZERO);
+            state.note_pass(skip(VerbError::Closed), Duration::ZERO);
+            assert_eq!(said.load(Ordering::SeqCst), 2, "another cause, and the first one again");
+            let report = crate::report::Report::new(crate::decide::Now::trusted(1), &crate::decide::Plan::default());
+            state.note_pass(Some(Ok(report)), Duration::ZERO);
+            state.note_pass(skip(VerbError::Closed), Duration::ZERO);
+            assert_eq!(said.load(Ordering::SeqCst), 3);
+        });
+        let skipped: Vec<_> = state.metrics.skipped.into_iter().collect();
+        assert_eq!(skipped, [("inventory", 12), ("policies", 1)]);
+    }
+
+    #[test]
+    fn an_interval_is_shortened_by_no_more_than_a_tenth_and_not_always_by_the_same() {
+        let interval = Duration::from_secs(60);
+        let drawn: BTreeSet<Duration> = (0..100).map(|_| jittered(interval)).collect();
+        assert!(drawn.iter().all(|drawn| (interval * 9 / 10..=interval).contains(drawn)), "{drawn:?}");
+        assert!(drawn.len() > 90, "{} different ones of 100", drawn.len());
+        assert_eq!(jittered(Duration::ZERO), Duration::ZERO);
+        assert!(jittered(Duration::MAX / 2) <= Duration::MAX / 2);
+    }
+}
