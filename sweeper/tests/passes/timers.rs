@@ -41,8 +41,8 @@ fn rt_09_a_pass_sets_the_timer_of_each_log_whose_policy_rolls_at_another_age_and
     assert_eq!([timer("lost"), timer("none"), timer("off"), timer("short")], [None, week, None, Some(MINUTE)]);
     assert_eq!(set_by_a_pass(&mut sweep, &store), [], "they are set already");
     // A policy that is defined again, a global value, and a log that was opened with a value of its own.
-    store.policies().define("lost", &rolling(Bound::Is(3 * MINUTE)), "test").expect("defined");
-    store.policies().set_global(&rolling(Bound::Is(u64::MAX)), "test").expect("set");
+    store.policies().define("lost", rolling(Bound::Is(3 * MINUTE)), "test").expect("defined");
+    store.policies().set_global(rolling(Bound::Is(u64::MAX)), "test").expect("set");
     let options = LogOptions { segment_max_age: Some(Some(Duration::from_secs(90))), ..LogOptions::default() };
     store.log_with(&topic("short"), RangeNumber::default(), options).expect("a log");
     let set = set_by_a_pass(&mut sweep, &store);
