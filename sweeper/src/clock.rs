@@ -46,3 +46,22 @@ impl From<ClockGuard> for SharedClock {
         SharedClock(Arc::new(Mutex::new(guard)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_at_a_clock_remembers_nothing_and_what_is_confirmed_is_confirmed_for_all() {
+        let opened = Reading { wall_ms: 1_700_000_000_000, boot_ms: 1_000 };
+        let guard = ClockGuard::open(opened, Some(0));
+        let clock = SharedClock::from(guard.clone());
+        let day_later = Reading { wall_ms: opened.wall_ms + 86_400_000, boot_ms: opened.boot_ms + 86_400_000 };
+        assert_eq!(clock.look(day_later).held, None, "the grace is over by then");
+        assert_eq!(*clock.guard(), guard);
+        let other = clock.clone();
+        assert!(other.observe(opened).held.is_some());
+        clock.confirm(opened);
+        assert_eq!(other.observe(opened).held, None);
+    }
+}

@@ -4,7 +4,8 @@
 use crate::clock::SharedClock;
 use crate::decide::{self, KeptLog, LogExplained, Now, Reading, Rhythm, Schedule, SegmentExplained};
 use crate::kept;
-use crate::pass::{Limits, Skip, Sweep};
+use crate::limits::{Limits, Skip};
+use crate::pass::Sweep;
 use crate::pins::PinBoard;
 use strandline::id::SegmentId;
 use strandline::{LogId, LogInfo, Store};

@@ -2,7 +2,7 @@
 //! both start here, so that what an operator is told is what the data sees.
 
 use crate::decide::{self, Global, KeptLog};
-use crate::pass::{Limits, Skip};
+use crate::limits::{Limits, Skip};
 use crate::pins::PinBoard;
 use crate::report::RollTimer;
 use strandline::policy::{Bound, Policies, Policy, PolicyName};

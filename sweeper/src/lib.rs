@@ -2,10 +2,12 @@
 //! when, [`Sweep::explain_log`](pass::Sweep::explain_log) says why not.
 #![forbid(unsafe_code)]
 
+mod bell;
 pub mod clock;
 pub mod decide;
 mod explain;
 mod kept;
+mod limits;
 pub mod metrics;
 pub mod pass;
 pub mod pins;

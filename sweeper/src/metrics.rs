@@ -1,7 +1,7 @@
 //! What workers count since they were started, for whoever exports it. Labels are topics, replies and causes; no segment is ever one.
 
 use crate::reply::Reply;
-use crate::report::Report;
+use crate::report::{Expired, Report};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use strandline::Topic;
@@ -47,23 +47,6 @@ pub struct Metrics<C> {
     pub deaths: u64,
     /// What is particular to its passes.
     pub counts: C,
-}
-
-/// How much expired of a topic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Expired {
-    /// Segments.
-    pub segments: u64,
-    /// Their logical bytes.
-    pub bytes: u64,
-}
-
-impl Expired {
-    /// One segment more.
-    pub(crate) fn add(&mut self, bytes: u64) {
-        self.segments += 1;
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
 }
 
 /// What retention passes count.

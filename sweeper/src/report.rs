@@ -1,7 +1,6 @@
 //! What a pass did, for people and for metrics.
 
 use crate::decide::{Held, HeldBy, Hold, Now, Plan, Planned, StampAhead};
-use crate::metrics::Expired;
 use crate::reply::Reply;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,6 +74,23 @@ pub struct HeldCounts {
     pub pinned: u64,
     /// Left by a cap for the next pass.
     pub capped: u64,
+}
+
+/// How much expired, or is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// Segments.
+    pub segments: u64,
+    /// Their logical bytes.
+    pub bytes: u64,
+}
+
+impl Expired {
+    /// One segment more.
+    fn add(&mut self, bytes: u64) {
+        self.segments += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
 }
 
 /// What one pass did.

@@ -1,11 +1,12 @@
 //! The schedule: which workers a store has, and when each makes its passes.
 
+use crate::bell::Bell;
 use crate::clock::{self, SharedClock};
 use crate::decide::{self, ClockGuard, LogExplained, SegmentExplained};
 use crate::explain::Asked;
 use crate::pass::{Limits, Skip, Sweep};
 use crate::pins::PinBoard;
-use crate::supervisor::{Bell, Supervisor};
+use crate::supervisor::Supervisor;
 use crate::worker::{Every, Worker};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,50 +1,13 @@
 //! The supervisor: a thread that sees a worker die and starts it again, and that sees policies change.
 
+use crate::bell::Bell;
 use crate::worker::Tended;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether a policy has changed: one read of a number in memory.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// What wakes the supervisor before it looks by itself.
-#[derive(Debug, Default)]
-pub(crate) struct Bell {
-    state: Mutex<Rung>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Rung {
-    rung: bool,
-    stop: bool,
-}
-
-impl Bell {
-    /// Has it look now.
-    pub(crate) fn ring(&self) {
-        self.state().rung = true;
-        self.changed.notify_all();
-    }
-
-    fn stop(&self) {
-        self.state().stop = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until it is rung, or so long. False when it is to stop.
-    fn wait(&self, at_most: Duration) -> bool {
-        let waited = self.changed.wait_timeout_while(self.state(), at_most, |state| !state.rung && !state.stop);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.rung = false;
-        !state.stop
-    }
-
-    fn state(&self) -> MutexGuard<'_, Rung> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Keeps workers alive until it is dropped, which stops them: a pass that is under way ends first.
 pub(crate) struct Supervisor {

@@ -1,10 +1,10 @@
 //! A worker: a thread that makes one kind of pass over a store, now and then, again at once while there is more to do, and when somebody
 //! nudges it. Here is its loop, and what is known of it; that it lives is the supervisor's business.
 
+use crate::bell::Bell;
 use crate::clock;
 use crate::decide::Reading;
 use crate::metrics::Metrics;
-use crate::supervisor::Bell;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::BTreeSet;
 use std::fmt;

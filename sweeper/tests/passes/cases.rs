@@ -7,10 +7,9 @@ use strandline::policy::{Bound, Policy};
 use strandline::{Offset, Store};
 use strandline_sweeper::clock;
 use strandline_sweeper::decide::{Caps, ClockGuard, HeldBy, Pin, Reading};
-use strandline_sweeper::metrics::Expired;
 use strandline_sweeper::pass::{Limits, Sweep};
 use strandline_sweeper::pins::PinBoard;
-use strandline_sweeper::report::ByReason;
+use strandline_sweeper::report::{ByReason, Expired};
 use strandline_sweeper::schedule::Sweeper;
 
 fn aged(max_age_ms: u64) -> Policy {

@@ -1,6 +1,7 @@
 //! What `explain` says of a live store, against what a pass then does.
 
 use super::common::*;
+use std::sync::Arc;
 use strandline::id::SegmentId;
 use strandline::policy::{Bound, Policy};
 use strandline::{LogId, Offset, RangeNumber, Store};
@@ -10,6 +11,7 @@ use strandline_sweeper::decide::{
 };
 use strandline_sweeper::pass::{Limits, Sweep};
 use strandline_sweeper::pins::PinBoard;
+use strandline_sweeper::schedule::Sweeper;
 
 fn explain(sweep: &Sweep, store: &Store, name: &str, at: Reading) -> LogExplained {
     let explained = sweep.explain_log((store, &log_id(name)), at, &Limits::default(), Schedule::default());
@@ -109,4 +111,23 @@ fn explain_warns_of_bounds_that_do_not_fit_how_a_log_is_written_and_says_nothing
     let explained = sweep.explain_log((&store, &nowhere), now, &Limits::default(), Schedule::default());
     assert_eq!(explained, Ok(None));
     assert_eq!(store.topics().expect("an open store").len(), 1, "no log was made by the question");
+}
+
+#[test]
+fn a_sweeper_that_runs_explains_by_its_own_interval_clock_and_pins() {
+    let root = tempfile::tempdir().expect("a directory");
+    let store = Arc::new(Store::open(config(root.path())).expect("a store"));
+    fill(&store, "run", 2);
+    let policy = Policy { max_age_ms: Bound::Is(HOUR), segment_max_age_ms: Bound::Is(HOUR), ..Policy::default() };
+    give(&store, "run", policy);
+    let sweeper = Sweeper::start(store.clone(), rarely(Limits::default())).expect("a thread");
+    sweeper.pins().hold(&log_id("run"), Pin { holder: "group".to_owned(), from: Offset(0), bytes_max: 7 });
+    let explained = sweeper.explain_log(&log_id("run")).expect("an answer").expect("a log");
+    assert_eq!(explained.record_lives_at_most_ms, Some(4 * HOUR + 1_000));
+    assert!(explained.segments.iter().all(|one| one.pins == [("group".to_owned(), 7)]), "{explained}");
+    let segment = explained.segments[0].clone();
+    assert_eq!(sweeper.explain_segment(&segment.segment).expect("an answer"), Some(segment));
+    let passes = sweeper.retention().health().passes;
+    sweeper.confirm_time();
+    until("a pass by the time that was confirmed", || sweeper.retention().health().passes > passes);
 }
