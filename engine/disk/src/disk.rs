@@ -250,6 +250,8 @@ pub enum EntryKind {
     File,
     /// A directory.
     Directory,
+    /// A symbolic link, wherever it leads.
+    Symlink,
     /// Anything else.
     Other,
 }
@@ -261,6 +263,17 @@ pub struct Entry {
     pub name: OsString,
     /// What it is.
     pub kind: EntryKind,
+}
+
+/// What a stat says of a name. Symbolic links are never followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What it is.
+    pub kind: EntryKind,
+    /// When it last changed, wall ms: for a directory, when a name in it came or went, or it was moved itself. 0 is unknown.
+    pub ctime_ms: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
 }
 
 /// Storage below one root directory, owned by one thread. Clones share it.
@@ -285,6 +298,12 @@ pub trait Disk: Clone + 'static {
     /// # Errors
     /// What the file system answered.
     fn list(&self, directory: &Directory) -> Result<Vec<Entry>, DiskError>;
+
+    /// What a name in a directory stands for, and since when. Blocks, for one look at an inode.
+    ///
+    /// # Errors
+    /// What the file system answered.
+    fn stat(&self, directory: &Directory, name: &Name) -> Result<Stat, DiskError>;
 
     /// The buffers of this disk.
     fn pool(&self) -> &Pool;

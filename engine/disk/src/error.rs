@@ -30,6 +30,8 @@ pub enum Verb {
     CreateDirectory,
     /// Listing a directory.
     List,
+    /// Looking at a name.
+    Stat,
     /// A rename.
     Rename,
     /// Removing a file's name.
@@ -61,6 +63,7 @@ impl Verb {
             Verb::OpenDirectory => "opening directory",
             Verb::CreateDirectory => "making directory",
             Verb::List => "listing",
+            Verb::Stat => "looking at",
             Verb::Rename => "renaming",
             Verb::Unlink => "unlinking",
             Verb::RemoveDirectory => "removing directory",

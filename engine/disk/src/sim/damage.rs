@@ -45,6 +45,7 @@ impl SimWorld {
         let (directory, name) = world.parent(path);
         let sequence = world.tick();
         let removed = world.names().unlink(sequence, directory, name);
+        world.touch(directory);
         assert!(removed.is_ok(), "there is no file {path}");
         world.names().settle_one(sequence);
         world.forget_unreachable();
@@ -65,6 +66,22 @@ impl SimWorld {
         let (directory, name) = world.parent(path);
         let inode = world.place(directory, name, EntryKind::File);
         world.files.insert(inode, Rc::new(File::durable_of(bytes)));
+    }
+
+    /// Puts an empty directory there, durably, with those that it needs.
+    pub fn put_directory(&self, path: &str) {
+        self.put_other(path, EntryKind::Directory);
+    }
+
+    /// Puts a symbolic link there, durably. It leads nowhere: nothing here follows one.
+    pub fn put_symlink(&self, path: &str) {
+        self.put_other(path, EntryKind::Symlink);
+    }
+
+    fn put_other(&self, path: &str, kind: EntryKind) {
+        let mut world = self.0.borrow_mut();
+        let (directory, name) = world.parent(path);
+        let _ = world.place(directory, name, kind);
     }
 
     /// Evicts every clean page from the page cache. Pages that a failed sync left clean lose the bytes that only they had.
@@ -101,6 +118,8 @@ impl World {
         let placed = self.names().add(sequence, directory, name, Link { inode, kind });
         assert!(placed.is_ok(), "{name} cannot be put there: {placed:?}");
         self.names().settle_one(sequence);
+        self.touch(inode);
+        self.touch(directory);
         inode
     }
 }

@@ -103,20 +103,30 @@ impl World {
             }
             Effect::CreateDirectory { at: (directory, name) } => {
                 let link = Link { inode: self.next_inode(), kind: EntryKind::Directory };
-                self.names().add(sequence, *directory, name, link).map(|()| Answer::Done)
+                self.names().add(sequence, *directory, name, link)?;
+                self.touched(&[link.inode, *directory])
             }
             Effect::Rename { from, to } => {
                 let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
-                self.names().rename(sequence, from, to).map(|()| Answer::Done)
+                let moved = self.names.get(from.0, from.1)?;
+                self.names().rename(sequence, from, to)?;
+                self.touched(&[moved.inode, from.0, to.0])
             }
             Effect::Unlink { at: (directory, name) } => {
-                self.names().unlink(sequence, *directory, name).map(|_| Answer::Done)
+                self.names().unlink(sequence, *directory, name)?;
+                self.touched(&[*directory])
             }
             Effect::RemoveDirectory { at: (directory, name) } => {
-                self.names().remove_directory(sequence, *directory, name).map(|()| Answer::Done)
+                self.names().remove_directory(sequence, *directory, name)?;
+                self.touched(&[*directory])
             }
             other => unreachable!("{other} changes no name"),
         }
+    }
+
+    fn touched(&mut self, changed: &[Inode]) -> Result<Answer, Errno> {
+        changed.iter().for_each(|inode| self.touch(*inode));
+        Ok(Answer::Done)
     }
 
     fn land_open(
@@ -132,14 +142,18 @@ impl World {
                 let link = Link { inode: self.next_inode(), kind: EntryKind::File };
                 self.names().add(sequence, *directory, name, link)?;
                 self.files.insert(link.inode, Rc::new(File::default()));
+                self.touch(link.inode);
+                self.touch(*directory);
                 link.inode
             }
             OpenFile::Existing => {
                 let link = self.names.get(*directory, name)?;
-                if link.kind == EntryKind::Directory {
-                    return Err(Errno::ISDIR);
+                match link.kind {
+                    EntryKind::File => link.inode,
+                    EntryKind::Directory => return Err(Errno::ISDIR),
+                    EntryKind::Symlink => return Err(Errno::LOOP),
+                    EntryKind::Other => return Err(Errno::PERM),
                 }
-                link.inode
             }
         };
         let length = self.file(inode).length();

@@ -234,7 +234,8 @@ impl Names {
         for (name, link) in self.written.get(&directory).into_iter().flatten() {
             match link.kind {
                 EntryKind::Directory => self.walk(link.inode, &format!("{prefix}{name}/"), files),
-                _ => files.push((format!("{prefix}{name}"), link.inode)),
+                EntryKind::File => files.push((format!("{prefix}{name}"), link.inode)),
+                EntryKind::Symlink | EntryKind::Other => {}
             }
         }
     }

@@ -11,7 +11,7 @@ use super::world::{Options, World};
 use crate::buffer::{BLOCK, Pool};
 use crate::capabilities::{Barrier, Capabilities, Direct, Drive, Filesystem, Ring, WRITE_ZEROES};
 use crate::clock::Now;
-use crate::disk::{Disk, Entry, Operation, Success, Wait};
+use crate::disk::{Disk, Entry, EntryKind, Operation, Stat, Success, Wait};
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
 use crate::handle::{Directory, File, Released};
@@ -161,6 +161,23 @@ impl Disk for SimDisk {
         let inode = inode_of(&world, self.0.disk, directory.number(), directory.path());
         let entries = world.names.entries(inode).map_err(refuse)?;
         Ok(entries.iter().map(|(name, link)| Entry { name: (&**name).into(), kind: link.kind }).collect())
+    }
+
+    fn stat(&self, directory: &Directory, name: &Name) -> Result<Stat, DiskError> {
+        let refuse = |errno| DiskError::new(Verb::Stat, directory.path_of(name.as_str()), errno);
+        if !self.is_alive() {
+            return Err(refuse(Errno::SHUTDOWN));
+        }
+        let mut world = self.0.world.0.borrow_mut();
+        world.operations += 1;
+        if let Some(What::Errno(errno)) = world.faults.strike(Verb::Stat, false, &directory.path_of(name.as_str())) {
+            return Err(refuse(errno));
+        }
+        let inode = inode_of(&world, self.0.disk, directory.number(), directory.path());
+        let link = world.names.get(inode, name.as_str()).map_err(refuse)?;
+        let ctime_ms = world.changed_ms.get(&link.inode).copied().unwrap_or_default();
+        let file = world.files.get(&link.inode).filter(|_| link.kind == EntryKind::File);
+        Ok(Stat { kind: link.kind, ctime_ms, bytes: file.map_or(0, |file| file.length()) })
     }
 
     fn pool(&self) -> &Pool {

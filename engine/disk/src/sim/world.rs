@@ -46,6 +46,8 @@ pub(super) struct World {
     pub(super) clock: Clock,
     pub(super) names: Rc<Names>,
     pub(super) files: BTreeMap<Inode, Rc<File>>,
+    /// When each directory changed last, wall ms. A crash takes none of it back: names that it loses are a change, too.
+    pub(super) changed_ms: BTreeMap<Inode, u64>,
     pub(super) handles: BTreeMap<u32, Handle>,
     pub(super) flights: Flights,
     pub(super) faults: Faults,
@@ -84,6 +86,7 @@ impl SimWorld {
             clock: Clock::new(),
             names: Rc::new(Names::new()),
             files: BTreeMap::new(),
+            changed_ms: BTreeMap::new(),
             handles: BTreeMap::new(),
             flights: Flights::default(),
             faults: Faults::default(),
@@ -269,6 +272,12 @@ impl World {
     pub(super) fn next_flight(&mut self) -> u64 {
         self.started += 1;
         self.started
+    }
+
+    /// Something about this changed now.
+    pub(super) fn touch(&mut self, inode: Inode) {
+        let now_ms = self.clock.now().wall_ms;
+        self.changed_ms.insert(inode, now_ms);
     }
 
     pub(super) fn next_inode(&mut self) -> Inode {

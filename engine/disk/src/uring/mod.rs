@@ -18,6 +18,7 @@ mod drain;
 mod drive;
 mod filesystem;
 mod limits;
+mod look;
 mod mounts;
 mod operation;
 mod options;
@@ -30,6 +31,7 @@ mod shared;
 mod uring_disk;
 
 pub use counters::RingCounters;
+pub use look::Look;
 pub use options::{DirectMode, UringOptions};
 pub use root::{LOCK_NAME, RootLock};
 pub use setup_error::SetupError;

@@ -273,7 +273,7 @@ impl Shared {
 }
 
 /// A file of ours that nobody can reach under another name, nor have swapped for something else than a file.
-fn check_file(stat: &Stat) -> Result<(), Errno> {
+pub(super) fn check_file(stat: &Stat) -> Result<(), Errno> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Errno::PERM);
     }

@@ -6,21 +6,17 @@ use super::ring::{Ring, boot_ns};
 use super::root::RootLock;
 use super::setup_error::SetupError;
 use super::shared::Shared;
-use super::{control_group, limits};
+use super::{control_group, limits, look};
 use crate::buffer::Pool;
 use crate::capabilities::Capabilities;
 use crate::clock::Now;
-use crate::disk::{Disk, Entry, EntryKind, Operation, Wait};
+use crate::disk::{Disk, Entry, Operation, Stat, Wait};
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
 use crate::handle::Directory;
+use crate::name::Name;
 use crate::slot::InFlight;
-use rustix::fd::BorrowedFd;
-use rustix::fs::{AtFlags, Dir, FileType};
-use rustix::io::Errno;
-use std::ffi::{CStr, OsStr};
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -103,8 +99,14 @@ impl Disk for UringDisk {
 
     fn list(&self, directory: &Directory) -> Result<Vec<Entry>, DiskError> {
         self.0
-            .with_descriptor(directory, list)
+            .with_descriptor(directory, look::list)
             .map_err(|errno| DiskError::new(Verb::List, directory.path().clone(), errno))
+    }
+
+    fn stat(&self, directory: &Directory, name: &Name) -> Result<Stat, DiskError> {
+        self.0
+            .with_descriptor(directory, |directory| look::stat(directory, name.as_c_str()))
+            .map_err(|errno| DiskError::new(Verb::Stat, directory.path_of(name.as_str()), errno))
     }
 
     fn pool(&self) -> &Pool {
@@ -138,38 +140,4 @@ impl Disk for UringDisk {
     fn in_flight(&self) -> usize {
         self.0.in_flight()
     }
-}
-
-/// The entries of a directory in name order, without `.` and `..`.
-fn list(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
-    let mut entries = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name == c"." || name == c".." {
-            continue;
-        }
-        // A name that vanished meanwhile is left out.
-        let Some(kind) = kind_of(directory, name, entry.file_type())? else { continue };
-        entries.push(Entry { name: OsStr::from_bytes(name.to_bytes()).to_owned(), kind });
-    }
-    entries.sort();
-    Ok(entries)
-}
-
-/// Some file systems leave the kind of an entry open; then it is asked for, without following links.
-fn kind_of(directory: BorrowedFd<'_>, name: &CStr, told: FileType) -> Result<Option<EntryKind>, Errno> {
-    let kind = match told {
-        FileType::Unknown => match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(errno),
-        },
-        told => told,
-    };
-    Ok(Some(match kind {
-        FileType::RegularFile => EntryKind::File,
-        FileType::Directory => EntryKind::Directory,
-        _ => EntryKind::Other,
-    }))
 }

@@ -239,3 +239,14 @@ fn sleeps_are_not_counted() {
     assert_eq!(world.operations(), before);
     assert_eq!(write_result(&disk, &file, BLOCK), Err(Errno::IO));
 }
+
+#[test]
+fn a_stat_fails_where_it_is_told_to() {
+    let world = world_with(1, b"x");
+    let disk = world.open();
+    let stat = || disk.stat(&disk.root(), &name("f"));
+    world.inject(once(When::VerbOnPath(Verb::Stat, "f".into()), What::Errno(Errno::IO)));
+    let error = stat().expect_err("it was told to");
+    assert_eq!((error.verb, &*error.path, error.errno), (Verb::Stat, "f", Errno::IO));
+    assert!(stat().is_ok());
+}

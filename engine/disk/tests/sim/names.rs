@@ -213,3 +213,39 @@ fn an_open_file_outlives_its_name() {
     sync_directory(&disk, &disk.root());
     assert_eq!(read(&disk, &file, 0, BLOCK), [b'x'; BLOCK]);
 }
+
+#[test]
+fn a_stat_tells_links_from_directories_and_when_one_of_those_changed() {
+    let world = SimWorld::new(1);
+    world.put_file("d/f", &[1; 700]);
+    world.put_symlink("link");
+    world.put_directory("empty");
+    let disk = world.open();
+    let root = disk.root();
+    let stat = |text| disk.stat(&root, &name(text)).map_err(|error| error.errno);
+    let made = stat("d").expect("a directory");
+    assert_eq!((made.kind, made.ctime_ms), (EntryKind::Directory, world.now().wall_ms));
+    assert_eq!(stat("link").expect("a link").kind, EntryKind::Symlink);
+    assert_eq!(stat("absent"), Err(Errno::NOENT));
+    let listed = disk.list(&root).expect("listed").into_iter().map(|entry| entry.kind).collect::<Vec<_>>();
+    assert_eq!(listed, [EntryKind::Directory, EntryKind::Directory, EntryKind::Symlink]);
+    assert!(drive(&disk, transfer::open_directory(&disk, &root, &name("link"))).is_err());
+
+    // A name that comes or goes, and a move of the directory itself; neither a look nor time alone.
+    let mut before = made.ctime_ms;
+    let mut changes = |act: &dyn Fn(), as_name: &'static str, is_change: bool| {
+        world.jump_clock(1_000);
+        act();
+        let after = stat(as_name).expect("a directory").ctime_ms;
+        assert_eq!(after != before, is_change, "{as_name} {before} {after}");
+        before = after;
+    };
+    let directory = drive(&disk, transfer::open_directory(&disk, &root, &name("d"))).expect("opened");
+    changes(&|| drop(disk.list(&directory)), "d", false);
+    changes(&|| drop(open(&disk, &directory, "g", OpenFile::New, Access::Auto)), "d", true);
+    let unlink = || drive(&disk, transfer::unlink(&disk, &directory, &name("g"))).expect("unlinked");
+    changes(&unlink, "d", true);
+    changes(&|| rename(&disk, (&root, "d"), (&root, "e")), "e", true);
+    let file = disk.stat(&directory, &name("f")).expect("a file");
+    assert_eq!((file.kind, file.bytes), (EntryKind::File, 700));
+}

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
-use strandline_disk::uring::{LOCK_NAME, RootLock, UringDisk, UringOptions};
+use strandline_disk::uring::{LOCK_NAME, Look, RootLock, UringDisk, UringOptions};
 use strandline_disk::{BLOCK, Disk, EntryKind, Operation, Position, Wait, transfer};
 
 #[test]
@@ -132,4 +132,39 @@ fn files_beyond_the_rings_table_work_and_closed_ones_leave_nothing_open() {
         disk.turn(Wait::No).expect("a turn");
         assert_eq!(descriptors_below(place.path()), open);
     }
+}
+
+#[test]
+fn a_look_past_the_ring_sees_what_is_there_and_follows_nothing() {
+    let outside = place();
+    fs::create_dir(outside.path().join("tree")).expect("made");
+    fs::write(outside.path().join("tree/canary"), "alive").expect("written");
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    fs::create_dir(place.path().join("d")).expect("made");
+    fs::write(place.path().join("d/short"), "abc").expect("written");
+    fs::hard_link(place.path().join("d/short"), place.path().join("d/second")).expect("linked");
+    fs::write(place.path().join("d/alone"), "abc").expect("written");
+    symlink(outside.path().join("tree"), place.path().join("link")).expect("linked");
+    symlink(outside.path().join("tree/canary"), place.path().join("d/link")).expect("linked");
+    let look = Look::new(disk.lock());
+    let entries = look.entries().expect("listed");
+    let kinds: Vec<_> = entries.iter().map(|(name, stat)| (name.to_str().expect("text"), stat.kind)).collect();
+    assert_eq!(kinds, [("d", EntryKind::Directory), ("link", EntryKind::Symlink), (LOCK_NAME, EntryKind::File)]);
+    let path = |text: &'static str| text.split('/').map(std::ffi::OsStr::new).collect::<Vec<_>>();
+    let meta = fs::metadata(place.path().join("d")).expect("there");
+    let ctime_ms = meta.ctime() as u64 * 1_000 + meta.ctime_nsec() as u64 / 1_000_000;
+    assert_eq!(look.stat(&path("d")).expect("there").ctime_ms, ctime_ms);
+    assert_eq!(disk.stat(&disk.root(), &name("d")).expect("there"), look.stat(&path("d")).expect("there"));
+    assert_eq!(disk.stat(&disk.root(), &name("link")).expect("there").kind, EntryKind::Symlink);
+    assert_eq!(disk.stat(&disk.root(), &name("absent")).expect_err("absent").errno, Errno::NOENT);
+    let block = look.first_block(&path("d/alone")).expect("read");
+    assert!(block.starts_with(b"abc") && block[3..].iter().all(|byte| *byte == 0));
+    let refused = |text| look.first_block(&path(text)).expect_err("refused").errno;
+    assert_eq!(refused("d/short"), Errno::MLINK);
+    for link in ["d/link", "link/canary"] {
+        assert_eq!(refused(link), Errno::LOOP, "{link}");
+    }
+    assert!(look.list(&path("link")).is_err());
+    assert!(look.list(&path("..")).is_err() && look.stat(&path("../x")).is_err());
 }
