@@ -162,6 +162,9 @@ pub struct Config {
     /// The host that decides which segments exist: it is asked before one is made. None by default: the store decides by itself.
     #[serde(skip)]
     pub host: Option<SharedHost>,
+    /// Opens the store although directories below its root hold data and its manifest knows none of them. They stay where they are, as
+    /// strays. Default false: a lost manifest, or another store's root, looks like that.
+    pub adopt_unknown: bool,
     /// A deliberate defect, for tests that prove that they would notice it.
     #[cfg(feature = "simulation")]
     pub sabotage: Option<Sabotage>,
@@ -191,6 +194,8 @@ pub enum Sabotage {
     AnswerPolicyBeforeEdit,
     /// The bytes of a segment go before the manifest durably knows that it was given up.
     ReleaseBeforeEdit,
+    /// An orphan is moved into the trash before the manifest durably knows that it was given up.
+    MoveBeforeEdit,
     /// The shard's thread panics when it takes a read.
     PanicOnRead,
     /// The shard's thread panics while it opens the store.
@@ -300,6 +305,7 @@ impl Config {
             host_fields: vec!["spread_by".to_owned()],
             audit_bytes: 4 << 20,
             host: None,
+            adopt_unknown: false,
             #[cfg(feature = "simulation")]
             sabotage: None,
         }

@@ -38,6 +38,50 @@ impl Unanswered for HostBindings {
     }
 }
 
+/// How a segment stands with the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Standing {
+    /// The host lists no such segment.
+    Unknown,
+    /// Nobody could be asked.
+    Unroutable,
+    /// Its topic is moving, and neither side lists it.
+    Migrating,
+    /// Somebody lists it who does not own it.
+    Misplaced,
+    /// The host lists it.
+    Known,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Standing::Unknown => "unknown",
+            Standing::Unroutable => "unroutable",
+            Standing::Migrating => "migrating",
+            Standing::Misplaced => "misplaced",
+            Standing::Known => "known",
+        })
+    }
+}
+
+/// Why a host cannot say now which segments it lists.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct LookupFailed {
+    /// What it says.
+    pub reason: String,
+}
+
+/// How each of the segments that were asked about stands, where the host keeps the list; `None` where the store does.
+pub type HostStandings = Result<Option<Vec<(SegmentId, Standing)>>, LookupFailed>;
+
+impl Unanswered for HostStandings {
+    fn unanswered() -> Self {
+        Err(LookupFailed { reason: "the host let go of the question without an answer".to_owned() })
+    }
+}
+
 /// A host that keeps the list of segments itself.
 pub trait Host: Send + Sync {
     /// The store is about to make this segment: ahead of a roll, for a new log, or, once more, for what a truncation rewrites. The host answers when
@@ -48,6 +92,14 @@ pub trait Host: Send + Sync {
     /// answer is an error and no policy is deleted. The default leaves it to the store. Answered from any thread; called on any thread,
     /// a shard's too, so it must not block.
     fn bindings(&self, answer: Answer<HostBindings>) {
+        answer.give(Ok(None));
+    }
+
+    /// How these segments stand with the host, each of them: what it does not know may be removed as an orphan, so an answer that it is
+    /// not sure of is an error, and one segment that is left out makes it none. No segments are asked about to learn who keeps the list.
+    /// The default leaves it to the store's manifest. Answered from any thread; called on a sweeper's.
+    fn lookup(&self, segments: &[SegmentId], answer: Answer<HostStandings>) {
+        let _ = segments;
         answer.give(Ok(None));
     }
 }

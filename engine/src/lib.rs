@@ -28,20 +28,25 @@ mod sync;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Codec, ForeignBatch, Header, Record, StoredBatch, StoredRecord};
 pub use config::{Config, DirectIo, LogOptions, Preallocate, Removal, SmallCommits, SyncMode};
-pub use error::{AppendError, CloseError, Latch, LogError, OpenError, Overloaded, PolicyError, ReadError, VerbError};
-pub use host::{BindingsUnavailable, Host, HostBindings, Refusal, SharedHost};
+pub use error::{
+    AppendError, CloseError, Latch, LogError, OpenError, OrphanError, Overloaded, PolicyError, ReadError, VerbError,
+};
+pub use host::{BindingsUnavailable, Host, HostBindings, HostStandings, LookupFailed, Refusal, SharedHost, Standing};
 pub use id::{LogId, Offset, RangeNumber, Topic};
 pub use log::shared::Bounds;
 pub use log::{Level, Receipt};
 pub use pending::{Pending, Unfinished};
 pub use policy::{Bound, Fields, Gate, Policies, Policy, PolicyName, TopicPolicy};
+pub use removal::evidence::{Evidence, FileHeader};
 pub use removal::exchange::Removed;
 pub use segment::time::Time;
 pub use shard::OpenReport;
 pub use shard::command::ReadAnswer;
+pub use shard::orphan::{GivenUp, LetGo, Sighted};
 pub use shard::policies::{Changed, PolicyChange};
 pub use shard::verb::{LogInfo, Rot, Sealed, SegmentInfo, SegmentState, Truncated, Verified};
 pub use store::{
-    Appending, Asked, Counters, Follower, Inventory, Log, Pin, PolicyDesk, ReadOptions, Reading, Seeking, Store,
+    Appending, Asked, Counters, Follower, Inventory, ListedSegments, Log, Pin, PolicyDesk, ReadOptions, Reading,
+    RootEntry, Seeking, Store, WaitingOrphan,
 };
-pub use strandline_disk::Capabilities;
+pub use strandline_disk::{Capabilities, DiskError, EntryKind};

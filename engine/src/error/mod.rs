@@ -1,15 +1,17 @@
 //! What each verb may answer instead of doing it: one enum per verb, the cause kept, a sentence that says what to change.
 
 mod manifest;
+mod orphan;
 mod policy;
 mod verb;
 
 pub use manifest::ManifestError;
+pub use orphan::OrphanError;
 pub use policy::PolicyError;
 pub use verb::VerbError;
 
 use crate::batch::Batch;
-use crate::id::{LogId, Offset, SegmentId};
+use crate::id::{LogId, Offset, SegmentId, StoreId};
 use crate::pending::Unanswered;
 use std::path::PathBuf;
 use strandline_disk::uring::SetupError;
@@ -31,6 +33,20 @@ pub enum OpenError {
         root: PathBuf,
         /// The first entry that does not belong to a store that is being made.
         entry: String,
+    },
+    /// Directories hold data, and the manifest knows none of them: it is a new one beside old data, or that of another store.
+    #[error(
+        "{} holds {directory:?}, data of store {of}, and the manifest of store {store} knows none of the directories there: restore manifest/ and strandline.id of that data, or set adopt_unknown to open all the same and leave them as they are; nothing was changed", root.display()
+    )]
+    UnknownData {
+        /// The store's directory.
+        root: PathBuf,
+        /// One that holds data.
+        directory: String,
+        /// The store that its header names.
+        of: StoreId,
+        /// The store whose manifest was read.
+        store: StoreId,
     },
     /// A file that says what this store is does not verify.
     #[error("{file} does not verify ({reason}): restore it from a copy of the store; nothing was changed")]

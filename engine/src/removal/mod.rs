@@ -1,5 +1,6 @@
 //! Removal: what becomes of files that nobody needs any more, and where files for new segments come from.
 
+pub mod evidence;
 pub mod exchange;
 mod filling;
 pub mod going;
@@ -11,3 +12,4 @@ pub mod release;
 pub mod remover;
 pub mod reuse;
 pub mod spares;
+pub mod trash;

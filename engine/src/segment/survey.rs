@@ -14,7 +14,7 @@ use crate::id::{Cut, Offset, Uid};
 use crate::segment::active::batch_limit;
 use crate::segment::tail::Tail;
 use futures_util::stream::{FuturesOrdered, StreamExt};
-use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
+use strandline_disk::{BLOCK, Buffer, Disk, DiskError, File, Position, transfer};
 
 /// How much is read at once while scanning, in bytes.
 const PIECE: usize = 1 << 20;
@@ -90,11 +90,19 @@ pub struct Survey {
 /// # Errors
 /// What the disk answered.
 pub async fn read_header<D: Disk>(disk: &D, file: &File) -> Result<Result<SegmentHeader, BlockError>, DiskError> {
+    Ok(SegmentHeader::decode(&read_first_block(disk, file).await?))
+}
+
+/// Reads the first block; what a shorter file lacks is zero.
+///
+/// # Errors
+/// What the disk answered.
+pub async fn read_first_block<D: Disk>(disk: &D, file: &File) -> Result<Buffer, DiskError> {
     let buffer = transfer::take_buffer(disk, BLOCK).await;
     let (mut buffer, result) = transfer::read(disk, file, buffer, Position(0)).await;
     let got = result?;
     buffer[got..].fill(0);
-    Ok(SegmentHeader::decode(&buffer))
+    Ok(buffer)
 }
 
 /// The first batch of a file that verifies with its position, and the largest `durable_to` within its look-ahead; marks count too.

@@ -9,6 +9,7 @@ use crate::log::{Level, Receipt, Shared};
 use crate::pending::{Answer, Places, Unanswered};
 use crate::segment::time::Time;
 pub use crate::shard::answer::{RawAnswer, ReadAnswer, ReadBatches, SeekAnswer, Unverified, offset_of, verified};
+use crate::shard::orphan::OrphanAsked;
 use crate::shard::policies::PolicyAsked;
 use crate::shard::verb::{LogInfo, Verb, Verdict};
 use crate::sync::{self, ArrayQueue, AtomicBool};
@@ -118,6 +119,13 @@ pub enum Command {
         name: String,
         /// Who waits for it.
         answer: Answer<Verdict<()>>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Something about orphans. Asked of the shard that keeps the manifest.
+    Orphan {
+        /// What.
+        asked: OrphanAsked,
         /// Its share of the limits.
         admitted: Admitted,
     },

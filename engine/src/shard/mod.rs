@@ -5,6 +5,7 @@ mod ahead;
 mod answer;
 pub mod command;
 mod commit;
+mod disown;
 mod flush;
 mod give_up;
 mod inspect;
@@ -12,6 +13,7 @@ mod leave;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod open;
+pub mod orphan;
 pub mod policies;
 mod prepare;
 mod read;

@@ -13,9 +13,10 @@ use crate::id::{Life, LogId, SegmentId, StoreId};
 use crate::layout;
 use crate::manifest::state::LogRecord;
 use crate::manifest::{self, Edits, Manifest, ManifestError};
-use crate::removal::recycle;
+use crate::removal::evidence::{self, Evidence};
 use crate::removal::release::{self, Given};
 use crate::removal::spares::Spares;
+use crate::removal::{recycle, trash};
 use futures_util::stream::{self, StreamExt};
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -95,18 +96,29 @@ pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<
     let loaded = manifest::load::load(disk, &directory, store).await?;
     let mut manifest = loaded.manifest;
     let life = Life(manifest.state().life.0 + 1);
-    let mut strays = strays(disk, &manifest)?;
+    let (mut strays, known) = strays(disk, &manifest)?;
+    if known == 0 && !config.adopt_unknown {
+        refuse_unknown_data(disk, config, store, &strays).await?;
+    }
     let (spares, foreign) = recycle::find(disk, store).await?;
     strays.extend(foreign);
-    let siblings = Arc::new(Siblings::new(Spares::new(config.spare_bytes_max, spares)));
+    let degraded = !loaded.damage.is_empty();
+    let trash = trash::find(disk, manifest.state(), degraded).await?;
+    strays.extend(trash.foreign);
+    let siblings = Siblings::new(Spares::new(config.spare_bytes_max, spares)).with_trash(trash.held, degraded);
+    let siblings = Arc::new(siblings);
 
     // Durable before anything is written: two lives never write batches with the same number.
-    let durable = manifest.edits().submit(vec![Edit::Opened { life }]);
+    let gone = trash.gone.iter().map(|uid| Edit::Gone { uid: *uid });
+    let durable = manifest.edits().submit([Edit::Opened { life }].into_iter().chain(gone).collect());
     beside(Some(&mut manifest), durable).await.map_err(refused)?;
-    let released = release::due(manifest.state(), disk.now().wall_ms);
+    let mut released = release::due(manifest.state(), disk.now().wall_ms);
+    // What waits in the trash goes when a sweep says so: whether the clock can be believed is not known here.
+    released.retain(|given| !trash::is_held(&given.record));
     let logs = manifest.state().logs.iter().map(|(id, record)| (id.clone(), record.clone())).collect();
     let took = took(disk, started_ns);
-    let report = OpenReport { warnings: loaded.damage, strays, took, ..OpenReport::default() };
+    let warnings = loaded.damage.into_iter().chain(trash.warnings).collect();
+    let report = OpenReport { warnings, strays, took, ..OpenReport::default() };
     Ok(Opened { manifest, store, life, logs, released, siblings, report })
 }
 
@@ -124,8 +136,8 @@ pub async fn open_logs<D: Disk>(
     let Share { store, life, edits, mut manifest, siblings, logs: records } = share;
     if let Some(manifest) = &manifest {
         // Before any shard makes a file: nobody takes a name that somebody is about to remove.
-        let released = &manifest.state().released;
-        siblings.removal.going.note(released.iter().map(|(uid, record)| (*uid, record)));
+        let released = manifest.state().released.iter().filter(|(uid, _)| !siblings.held.has(**uid));
+        siblings.removal.going.note(released.map(|(uid, record)| (*uid, record)));
     }
     let recovery = Recovery { disk: &disk, config: &config, life, store };
     // What other shards hand in meanwhile is written by the one that keeps the manifest.
@@ -210,8 +222,8 @@ fn refused(error: ManifestError) -> OpenError {
     }
 }
 
-/// Directories that read as segments and that the manifest does not know.
-fn strays<D: Disk>(disk: &D, manifest: &Manifest<D>) -> Result<Vec<String>, OpenError> {
+/// Directories that the manifest does not know, and how many there are that it knows.
+fn strays<D: Disk>(disk: &D, manifest: &Manifest<D>) -> Result<(Vec<String>, usize), OpenError> {
     let state = manifest.state();
     let listed = state
         .logs
@@ -223,5 +235,26 @@ fn strays<D: Disk>(disk: &D, manifest: &Manifest<D>) -> Result<Vec<String>, Open
     let entries = disk.list(&disk.root())?;
     let directories = entries.into_iter().filter(|entry| entry.kind == EntryKind::Directory);
     let names = directories.map(|entry| entry.name.to_string_lossy().into_owned());
-    Ok(names.filter(|name| !layout::RESERVED.contains(&name.as_str()) && !known.contains(name)).collect())
+    let names = names.filter(|name| !layout::RESERVED.contains(&name.as_str()));
+    let (found, strays): (Vec<String>, Vec<String>) = names.partition(|name| known.contains(name));
+    Ok((strays, found.len()))
+}
+
+/// Refuses a root in which a directory holds data: the manifest knows none of them, so it is not theirs.
+async fn refuse_unknown_data<D: Disk>(
+    disk: &D,
+    config: &CheckedConfig,
+    store: StoreId,
+    strays: &[String],
+) -> Result<(), OpenError> {
+    for directory in strays.iter().filter(|name| !layout::candidate_ids(name.as_str()).is_empty()) {
+        let name = Name::new(directory).expect("what reads as a segment is a plain name");
+        // One that cannot be looked into says nothing: it is a stray.
+        let Ok(opened) = transfer::open_directory(disk, &disk.root(), &name).await else { continue };
+        if let Evidence::Live { header, .. } = evidence::read(disk, &opened).await?.evidence {
+            let (root, directory) = (config.root.clone(), directory.clone());
+            return Err(OpenError::UnknownData { root, directory, of: header.store, store });
+        }
+    }
+    Ok(())
 }

@@ -42,6 +42,10 @@ impl<D: Disk> Shard<D> {
                     drop(admitted);
                     self.delete_directory(name, answer);
                 }
+                Command::Orphan { asked, admitted } => {
+                    drop(admitted);
+                    self.receive_orphan(asked);
+                }
                 Command::Policy(asked) => self.receive_policy(asked),
                 Command::Unpinned { log, admitted } => {
                     drop(admitted);

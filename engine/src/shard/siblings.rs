@@ -1,14 +1,14 @@
 //! Siblings: what the shards of a store share. One device is below all of them, so that a flush that failed concerns each, and one
 //! root directory, whose names any of them may give or take away.
 
-use crate::id::SegmentId;
+use crate::id::{SegmentId, Uid};
 use crate::removal::exchange::Exchange;
 use crate::removal::going::Outgoing;
 use crate::removal::release::Given;
 use crate::removal::spares::Spares;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strandline_disk::DiskError;
 
 /// What the shards of one store share.
@@ -19,7 +19,36 @@ pub struct Siblings {
     /// What they share with the one that removes files.
     pub removal: Arc<Exchange>,
     claimed: Mutex<BTreeSet<SegmentId>>,
+    /// Orphans that wait in the trash. One that is on its way in or out is not among them.
+    pub(super) held: Held,
+    /// The manifest was read from one copy, the other being damaged.
+    pub(super) degraded: bool,
     logs: AtomicUsize,
+}
+
+/// Orphans that wait in the trash.
+#[derive(Debug, Default)]
+pub struct Held(Mutex<BTreeSet<Uid>>);
+
+impl Held {
+    fn uids(&self) -> MutexGuard<'_, BTreeSet<Uid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This one waits from now on.
+    pub(super) fn put(&self, uid: Uid) {
+        self.uids().insert(uid);
+    }
+
+    /// This one is on a way out.
+    pub(super) fn take(&self, uid: Uid) {
+        self.uids().remove(&uid);
+    }
+
+    /// Whether this one waits.
+    pub(super) fn has(&self, uid: Uid) -> bool {
+        self.uids().contains(&uid)
+    }
 }
 
 /// Segments whose directories nobody else makes or deletes while this lives.
@@ -41,6 +70,12 @@ impl Siblings {
     #[must_use]
     pub fn new(spares: Spares) -> Siblings {
         Siblings { removal: Arc::new(Exchange::new(spares)), ..Siblings::default() }
+    }
+
+    /// With these orphans in the trash, and a manifest that is whole or not.
+    #[must_use]
+    pub fn with_trash(self, held: BTreeSet<Uid>, degraded: bool) -> Siblings {
+        Siblings { held: Held(Mutex::new(held)), degraded, ..self }
     }
 
     /// Claims the directories of segments that the manifest may not know: one in which a segment is being made looks like a stray until

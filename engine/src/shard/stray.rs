@@ -4,7 +4,6 @@
 use super::shard::{Event, Shard};
 use super::verb::Verdict;
 use crate::error::VerbError;
-use crate::id::SegmentId;
 use crate::layout;
 use crate::pending::Answer;
 use strandline_disk::{Disk, EntryKind, Name, transfer};
@@ -16,7 +15,7 @@ impl<D: Disk> Shard<D> {
         let readings = layout::candidate_ids(&name);
         // Claimed before it is looked for: what is being made meanwhile is known when its claim ends.
         let claim = self.siblings.claim(readings.clone());
-        let known = claim.as_ref().err().or_else(|| readings.iter().find(|id| self.knows(id))).cloned();
+        let known = claim.as_ref().err().or_else(|| readings.iter().find(|id| self.stands_in_its_place(id))).cloned();
         let checked = match (known, claim, Name::new(&name)) {
             (Some(segment), ..) | (None, Err(segment), _) => Err(VerbError::Known { name: name.clone(), segment }),
             (None, Ok(_), _) if readings.is_empty() => Err(foreign("its name is not that of a segment")),
@@ -37,13 +36,6 @@ impl<D: Disk> Shard<D> {
                 });
             }
         }
-    }
-
-    fn knows(&self, id: &SegmentId) -> bool {
-        let Some(manifest) = &self.manifest else { return true };
-        let state = manifest.state();
-        let listed = state.logs.get(&id.log).is_some_and(|log| log.segments.contains_key(&id.seq));
-        listed || state.released.values().any(|released| released.segment == *id)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The verbs of a log beside append and read: what replicas, operators and retention ask for. Plain data.
 
+use super::orphan::{GivenUp, OrphanAnswer};
 use crate::error::{Latch, VerbError};
-use crate::id::{Epoch, Generation, LogId, Offset, SegmentId, Seq};
+use crate::id::{Epoch, Generation, LogId, Offset, SegmentId, Seq, Uid};
 use crate::log::shared::Bounds;
 use crate::pending::Answer;
 use serde::Serialize;
@@ -172,6 +173,17 @@ pub enum Verb {
         /// Who waits for it.
         answer: Answer<Verdict<()>>,
     },
+    /// Gives up the oldest segment, which the host does not know, as an orphan.
+    GiveUp {
+        /// Which.
+        seq: Seq,
+        /// The uid of its file, as it was seen.
+        uid: Uid,
+        /// Its bytes may not be removed before, wall ms.
+        hold_until_ms: u64,
+        /// Who waits for it.
+        answer: Answer<OrphanAnswer<GivenUp>>,
+    },
     /// Gives up the log.
     Delete {
         /// Who waits for it.
@@ -207,6 +219,7 @@ impl Verb {
             | Verb::DeleteSegment { answer, .. }
             | Verb::Delete { answer }
             | Verb::RebuildIndex { answer, .. } => answer.give(Err(error)),
+            Verb::GiveUp { answer, .. } => answer.give(Err(error.into())),
             Verb::Seal { answer, .. } => answer.give(Err(error)),
             Verb::Truncate { answer, .. } => answer.give(Err(error)),
             Verb::Stats { answer } => answer.give(Err(error)),

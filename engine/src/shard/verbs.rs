@@ -112,6 +112,9 @@ impl<D: Disk> Shard<D> {
             Verb::Truncate { end, answer } => self.truncate(number, end, answer),
             Verb::Trim { start, answer } => self.trim(number, start, answer),
             Verb::DeleteSegment { seq, answer } => self.delete_segment(number, seq, answer),
+            Verb::GiveUp { seq, uid, hold_until_ms, answer } => {
+                self.give_segment_up(number, seq, (uid, hold_until_ms), answer);
+            }
             Verb::Delete { answer } => self.delete_log(number, answer),
             Verb::Stats { answer } => answer.give(Ok(self.info(number))),
             Verb::Verify { seq, answer } => self.verify(number, seq, answer),

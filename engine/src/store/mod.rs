@@ -2,6 +2,7 @@
 
 mod follower;
 mod log;
+mod orphans;
 mod policies;
 mod removing;
 mod serve;
@@ -12,6 +13,7 @@ mod verbs;
 
 pub use follower::Follower;
 pub use log::{Appending, Log, ReadOptions, Reading, Seeking};
+pub use orphans::{ListedSegments, RootEntry, WaitingOrphan};
 pub use policies::PolicyDesk;
 pub use store::{Counters, Store};
 pub use topic::Inventory;

@@ -64,6 +64,7 @@ pub(super) struct Started {
     pub(super) report: OpenReport,
     pub(super) siblings: Arc<Siblings>,
     pub(super) removing: Removing,
+    pub(super) lock: Arc<RootLock>,
 }
 
 /// Starts the shards, and gives them when all are open. When one does not open, none is left.
@@ -141,7 +142,7 @@ fn gather(Start { config, lock }: Start, waiting: Vec<Waiting>) -> Result<Starte
     };
     match started {
         Ok((capabilities, siblings, removing)) => {
-            Ok(Started { shards: served, capabilities, report, siblings, removing })
+            Ok(Started { shards: served, capabilities, report, siblings, removing, lock })
         }
         Err(error) => {
             stop(&mut served);

@@ -15,6 +15,7 @@ use crate::shard::{OpenReport, Siblings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_disk::Capabilities;
+use strandline_disk::uring::{Look, RootLock};
 
 /// An open store. Dropping it closes it; [`Store::close`] says how that went.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct Store {
     report: OpenReport,
     siblings: Arc<Siblings>,
     removing: Option<Removing>,
+    lock: Arc<RootLock>,
 }
 
 /// What a store has done since it was opened.
@@ -73,8 +75,8 @@ impl Store {
     /// [`OpenError`]. Damage in a segment is no error: [`Store::report`] names it.
     pub fn open(config: Config) -> Result<Store, OpenError> {
         let config = config.check()?;
-        let Started { shards, capabilities, report, siblings, removing } = serve::start(&config)?;
-        Ok(Store { config, shards, capabilities, report, siblings, removing: Some(removing) })
+        let Started { shards, capabilities, report, siblings, removing, lock } = serve::start(&config)?;
+        Ok(Store { config, shards, capabilities, report, siblings, removing: Some(removing), lock })
     }
 
     /// Opens a log; makes it, durably, when it does not exist.
@@ -120,6 +122,11 @@ impl Store {
 
     pub(super) fn host(&self) -> Option<&SharedHost> {
         self.config.host.as_ref()
+    }
+
+    /// A way to look at the root past the shards.
+    pub(super) fn look(&self) -> Look {
+        Look::new(self.lock.clone())
     }
 
     pub(super) fn queue_of(&self, log: &LogId) -> &Arc<Queue> {

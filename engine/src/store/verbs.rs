@@ -88,7 +88,12 @@ impl Log {
 
     pub(super) fn ask<T>(&self, verb: impl FnOnce(Answer<Verdict<T>>) -> Verb) -> Asked<T> {
         let (answer, pending) = pair();
-        let verb = verb(answer);
+        self.ask_verb(verb(answer));
+        pending
+    }
+
+    /// Hands a verb over, or refuses it.
+    pub(super) fn ask_verb(&self, verb: Verb) {
         match self.queue.admit(0) {
             Ok(admitted) => self.queue.push(Command::Verb { log: self.number, verb, admitted }),
             Err(Refused::Closed) => verb.refuse(VerbError::Closed),
@@ -96,7 +101,6 @@ impl Log {
                 verb.refuse(VerbError::Overloaded { outstanding, limit: self.queue.limits().0 });
             }
         }
-        pending
     }
 }
 

@@ -92,6 +92,11 @@ impl Disk {
         if directory == layout::AUDIT_DIRECTORY {
             return true;
         }
+        // An orphan waits under its uid.
+        let waits = name.split_once('/').and_then(|(uid, _)| layout::uid_of_directory(uid));
+        if directory == layout::TRASH_DIRECTORY && waits.is_some_and(|uid| self.state.released.contains_key(&uid)) {
+            return true;
+        }
         // A released file is on its way out, and so is what stands beside it.
         let released = self.state.released.values().map(|released| (&released.segment, released.generation));
         let is_released = |(id, generation): (&SegmentId, _)| {

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The files whose errors callers see.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "engine/src/error/mod.rs",
+    "engine/src/error/orphan.rs",
     "engine/src/error/policy.rs",
     "engine/src/error/verb.rs",
     "engine/src/host.rs",
@@ -44,6 +45,8 @@ const NAMED_UNIT: &str = "engine/src/policy/named.rs";
 const POLICY_REFUSALS: &str = "tests/tests/policies/refusals.rs";
 const POLICY_CRASHES: &str = "tests/tests/policies/crashes.rs";
 const POLICY_SURFACES: &str = "tests/tests/policies/surfaces.rs";
+const ORPHANS: &str = "sweeper/tests/orphans.rs";
+const HOSTS: &str = "sweeper/tests/hosts.rs";
 const ROOT: &str = "engine/disk/tests/uring/root.rs";
 
 /// Variant, file, test. The test names the variant.
@@ -67,6 +70,29 @@ const REACHED: &[(&str, &str, &str)] = &[
     ),
     ("OpenError::Disk", SIMULATED, "a_disk_that_fails_while_opening_is_named"),
     ("OpenError::ShardGone", SIMULATED, "a_panic_while_opening_is_an_error_of_opening"),
+    (
+        "OpenError::UnknownData",
+        ORPHANS,
+        "os_07_a_root_whose_data_the_manifest_does_not_know_is_refused_and_nothing_of_another_store_is_removed",
+    ),
+    ("OrphanError::Known", ORPHANS, "os_02_what_was_seen_is_compared_with_what_is_there_when_it_goes"),
+    ("OrphanError::Changed", ORPHANS, "os_02_what_was_seen_is_compared_with_what_is_there_when_it_goes"),
+    ("OrphanError::Foreign", ORPHANS, "os_02_what_was_seen_is_compared_with_what_is_there_when_it_goes"),
+    ("OrphanError::LiveUid", ORPHANS, "an_older_file_beside_one_that_is_in_use_keeps_its_directory"),
+    ("OrphanError::Copy", ORPHANS, "a_second_directory_of_a_uid_that_waits_is_a_copy_and_stays"),
+    (
+        "OrphanError::NotHeld",
+        ORPHANS,
+        "os_05_an_orphan_waits_in_the_trash_can_be_taken_back_and_goes_when_its_hold_is_over",
+    ),
+    (
+        "OrphanError::Taken",
+        ORPHANS,
+        "os_05_an_orphan_waits_in_the_trash_can_be_taken_back_and_goes_when_its_hold_is_over",
+    ),
+    ("OrphanError::Pinned", HOSTS, "a_segment_that_somebody_holds_or_that_is_not_the_oldest_stays"),
+    ("OrphanError::Verb", HOSTS, "a_segment_that_somebody_holds_or_that_is_not_the_oldest_stays"),
+    ("LookupFailed", HOSTS, "a_host_that_fails_is_late_or_leaves_one_out_stops_the_pass"),
     ("Overloaded", ROOM, "too_many_appends_are_refused_at_once_and_the_batch_comes_back"),
     ("AppendError::BatchTooLarge", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),
     ("AppendError::TooManyRecords", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),

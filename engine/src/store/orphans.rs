@@ -1,0 +1,194 @@
+//! Orphans, as a sweeper and an operator hold them: what lies below the root, what the manifest lists, and the verbs that give a
+//! directory up, list what waits in the trash, and take it back.
+
+use super::store::Store;
+use crate::error::{OrphanError, VerbError};
+use crate::host::HostStandings;
+use crate::id::{SegmentId, StoreId, Uid};
+use crate::layout;
+use crate::pending::{Answer, Pending, pair};
+use crate::removal::evidence::{self, Evidence};
+use crate::shard::command::{Command, Refused};
+use crate::shard::orphan::{GivenUp, HeldRecord, LetGo, OrphanAnswer, OrphanAsked, Sighted};
+use crate::shard::verb::Verb;
+use std::ffi::{OsStr, OsString};
+use strandline_disk::uring::Look;
+use strandline_disk::{DiskError, EntryKind, Stat};
+
+/// An entry below the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootEntry {
+    /// Its name, which may be any bytes.
+    pub name: OsString,
+    /// What it is. Links are not followed.
+    pub kind: EntryKind,
+    /// Its ctime, wall ms; 0 is unknown.
+    pub ctime_ms: u64,
+}
+
+/// What the manifest lists: a segment that is not here may be an orphan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedSegments {
+    /// Which store it is.
+    pub store: StoreId,
+    /// The manifest was whole when it was read: with a damaged copy nothing should be swept.
+    pub whole: bool,
+    /// Its segments, and the uid of the file of each.
+    pub segments: Vec<(SegmentId, Uid)>,
+    /// Segments that were given up and still stand in their places.
+    pub leaving: Vec<SegmentId>,
+}
+
+/// An orphan that waits in the trash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingOrphan {
+    /// The uid under which it waits, and by which it is taken back.
+    pub uid: Uid,
+    /// The name that it had.
+    pub name: String,
+    /// The lengths of its files, in bytes. `None` when it cannot be read.
+    pub bytes: Option<u64>,
+    /// Since when, wall ms: 0 is unknown.
+    pub since_ms: u64,
+    /// Until when at least, wall ms.
+    pub until_ms: u64,
+}
+
+impl Store {
+    /// What lies below the root. Read on this thread: no shard waits for it.
+    ///
+    /// # Errors
+    /// What the file system answered.
+    pub fn survey_root(&self) -> Result<Vec<RootEntry>, DiskError> {
+        let entry = |(name, Stat { kind, ctime_ms, .. })| RootEntry { name, kind, ctime_ms };
+        Ok(self.look().entries()?.into_iter().map(entry).collect())
+    }
+
+    /// What the files of a directory below the root say of themselves: at most 16 first blocks are read, on this thread. `None` when it is
+    /// gone. Links are not followed, and no other mount is entered: either is [`Evidence::Unread`].
+    #[must_use]
+    pub fn evidence_in(&self, name: &OsStr) -> Option<Evidence> {
+        match evidence::look(&self.look(), &[name]) {
+            Ok(contents) => Some(contents.evidence),
+            Err(error) if error.is_absent() => None,
+            Err(_) => Some(Evidence::Unread),
+        }
+    }
+
+    /// Every segment that the manifest lists. It is asked page by page, so that no shard is kept from its work for long; what is made
+    /// meanwhile may be missing.
+    ///
+    /// # Errors
+    /// [`OrphanError::Verb`].
+    pub fn listed_segments(&self) -> Result<ListedSegments, OrphanError> {
+        let mut all = ListedSegments { whole: true, ..ListedSegments::default() };
+        let mut after = None;
+        loop {
+            let page = self.ask_orphan(|answer| OrphanAsked::Listed { after, answer })?;
+            all.store = page.store;
+            all.whole &= page.whole;
+            all.segments.extend(page.segments);
+            all.leaving.extend(page.leaving);
+            after = page.next;
+            if after.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Gives a directory up that belongs to no segment, and is what was `seen`: the store looks once more, records it durably, and moves
+    /// it to `trash/UID`, where it waits until `hold_until_ms` (wall) at least. One that is gone is no error.
+    ///
+    /// # Errors
+    /// [`OrphanError`]: the directory stays.
+    pub fn give_up_directory(&self, name: &str, seen: Sighted, hold_until_ms: u64) -> Result<GivenUp, OrphanError> {
+        let name = name.to_owned();
+        self.ask_orphan(|answer| OrphanAsked::GiveUp { name, seen, hold_until_ms, answer })
+    }
+
+    /// Gives up a segment that the manifest lists and the host does not know. It must be the oldest of its log, and what was seen of it; an
+    /// active one is fenced and sealed first. It waits in the trash as [`Store::give_up_directory`] says. One that is gone is no error.
+    ///
+    /// # Errors
+    /// [`OrphanError`]: the segment stays.
+    pub fn give_up_segment(&self, segment: &SegmentId, uid: Uid, hold_until_ms: u64) -> Result<GivenUp, OrphanError> {
+        let Some(log) = self.find(&segment.log.topic, segment.log.range)? else { return Ok(GivenUp::Absent) };
+        let ask = || {
+            let (answer, pending) = pair();
+            log.ask_verb(Verb::GiveUp { seq: segment.seq, uid, hold_until_ms, answer });
+            pending.wait()
+        };
+        match ask() {
+            Err(OrphanError::Verb(VerbError::NotSealed { .. })) => {
+                log.fence(None).wait()?;
+                log.seal().wait()?;
+                ask()
+            }
+            answer => answer,
+        }
+    }
+
+    /// What waits in the trash.
+    ///
+    /// # Errors
+    /// [`OrphanError::Verb`].
+    pub fn held_orphans(&self) -> Result<Vec<WaitingOrphan>, OrphanError> {
+        let held = self.ask_orphan(|answer| OrphanAsked::Held { answer })?;
+        let look = self.look();
+        Ok(held.into_iter().map(|record| waiting(&look, record)).collect())
+    }
+
+    /// Takes an orphan back to where it was, durably, and gives its name. It is a directory that nobody knows again: a sweep that is not
+    /// told better gives it up once more.
+    ///
+    /// # Errors
+    /// [`OrphanError::NotHeld`], [`OrphanError::Taken`], [`OrphanError::Verb`].
+    pub fn restore_orphan(&self, uid: Uid) -> Result<String, OrphanError> {
+        self.ask_orphan(|answer| OrphanAsked::Restore { uid, answer })
+    }
+
+    /// Removes for good what waits in the trash and whose hold is over at `now_ms` (wall). Nothing else does: a clock that cannot be
+    /// believed, or a full disk, ends no hold.
+    ///
+    /// # Errors
+    /// [`OrphanError::Verb`].
+    pub fn remove_held_orphans(&self, now_ms: u64) -> Result<LetGo, OrphanError> {
+        self.ask_orphan(|answer| OrphanAsked::LetGo { now_ms, answer })
+    }
+
+    /// Asks the host how these segments stand with it. `None` without a host.
+    #[must_use]
+    pub fn ask_host(&self, segments: &[SegmentId]) -> Option<Pending<HostStandings>> {
+        let host = self.host()?;
+        let (answer, pending) = pair();
+        host.0.lookup(segments, answer);
+        Some(pending)
+    }
+
+    fn ask_orphan<T>(&self, asked: impl FnOnce(Answer<OrphanAnswer<T>>) -> OrphanAsked) -> OrphanAnswer<T> {
+        let (answer, pending) = pair();
+        let queue = self.manifest_queue();
+        match queue.admit(0) {
+            Ok(admitted) => queue.push(Command::Orphan { asked: asked(answer), admitted }),
+            Err(Refused::Closed) => return Err(VerbError::Closed.into()),
+            Err(Refused::Overloaded(outstanding, _)) => {
+                return Err(VerbError::Overloaded { outstanding, limit: queue.limits().0 }.into());
+            }
+        }
+        pending.wait()
+    }
+}
+
+fn waiting(look: &Look, HeldRecord { uid, segment, until_ms }: HeldRecord) -> WaitingOrphan {
+    let place = layout::uid_directory_name(uid);
+    let path = [OsStr::new(layout::TRASH_DIRECTORY), OsStr::new(place.as_str())];
+    let bytes = look.list(&path).and_then(|files| {
+        files
+            .iter()
+            .map(|file| look.stat(&[path[0], path[1], &file.name]).map(|stat| stat.bytes))
+            .sum::<Result<u64, _>>()
+    });
+    let since_ms = look.stat(&path).map_or(0, |stat| stat.ctime_ms);
+    let name = layout::directory_name(&segment).as_str().to_owned();
+    WaitingOrphan { uid, name, bytes: bytes.ok(), since_ms, until_ms }
+}
