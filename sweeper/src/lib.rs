@@ -1,14 +1,17 @@
-//! The sweeper: which segments go, and when. Decisions are plain functions ([`decide`]); [`pass`] carries them out, [`schedule`] says
-//! when, [`Sweep::explain_log`](pass::Sweep::explain_log) says why not.
+//! The sweeper: which segments go, and when. Decisions are plain functions ([`decide`]); [`pass`] and [`orphans`] carry them out, [`schedule`]
+//! says when, [`Sweep::explain_log`](pass::Sweep::explain_log) says why not.
 #![forbid(unsafe_code)]
 
 mod bell;
 pub mod clock;
 pub mod decide;
+mod entries;
 mod explain;
+mod host;
 mod kept;
 mod limits;
 pub mod metrics;
+pub mod orphans;
 pub mod pass;
 pub mod pins;
 pub mod reply;

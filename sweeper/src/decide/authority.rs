@@ -4,35 +4,8 @@
 use super::candidates::{Candidate, Candidates};
 use super::entry::DirectoryName;
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
+pub use strandline::Standing;
 use strandline::id::SegmentId;
-
-/// How an id stands with the authority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Standing {
-    /// It lists no such segment.
-    Unknown,
-    /// Nobody could be asked.
-    Unroutable,
-    /// The topic is moving, and neither side lists it.
-    Migrating,
-    /// Somebody lists it who does not own it.
-    Misplaced,
-    /// It lists the segment.
-    Known,
-}
-
-impl fmt::Display for Standing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Standing::Unknown => "unknown",
-            Standing::Unroutable => "unroutable",
-            Standing::Migrating => "migrating",
-            Standing::Misplaced => "misplaced",
-            Standing::Known => "known",
-        })
-    }
-}
 
 /// Why the authority gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

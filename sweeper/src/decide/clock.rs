@@ -81,7 +81,7 @@ impl Now {
     }
 
     /// How old something of this wall time is, in milliseconds: 0 for what lies ahead, and nothing while no age counts.
-    pub(super) fn age_ms(&self, since_ms: u64) -> Option<u64> {
+    pub(crate) fn age_ms(&self, since_ms: u64) -> Option<u64> {
         match self.held {
             Some(_) => None,
             None => Some(self.ms.saturating_sub(since_ms)),

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
-use strandline::id::{SegmentId, Seq, StoreId, Uid};
+use strandline::id::{Generation, SegmentId, Seq, StoreId, Uid};
 use strandline::policy::PolicyName;
 use strandline::{LogId, Offset, RangeNumber, Topic};
 use strandline_sweeper::decide::*;
@@ -75,7 +75,7 @@ pub fn seqs(expiries: &[Expiry]) -> Vec<u32> {
 pub const NO_CAPS: Caps = Caps { segments_per_pass: usize::MAX, segments_per_log: usize::MAX };
 
 pub fn header(segment: &SegmentId) -> Header {
-    Header { store: STORE, uid: Uid(1), segment: segment.clone() }
+    Header { store: STORE, uid: Uid(1), segment: segment.clone(), generation: Generation::default() }
 }
 
 /// A directory of this name that nobody has touched for a day.

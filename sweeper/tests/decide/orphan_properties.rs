@@ -3,14 +3,19 @@
 use super::common::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use strandline::id::{SegmentId, StoreId, Uid};
+use strandline::id::{Generation, SegmentId, StoreId, Uid};
 use strandline::layout::{RESERVED, candidate_ids, directory_name};
 use strandline_sweeper::decide::*;
 
 fn any_evidence() -> impl Strategy<Value = Evidence> {
     let header = || {
         let store = prop_oneof![4 => Just(STORE), 1 => Just(StoreId(8))];
-        (store, 1..4_u128, any_id()).prop_map(|(store, uid, segment)| Header { store, uid: Uid(uid), segment })
+        (store, 1..4_u128, any_id()).prop_map(|(store, uid, segment)| Header {
+            store,
+            uid: Uid(uid),
+            segment,
+            generation: Generation::default(),
+        })
     };
     prop_oneof![
         Just(Evidence::Empty),
@@ -31,7 +36,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         let own = candidate_ids(&name).pop();
         if let (1.., Some(own), Evidence::Live { header, .. } | Evidence::Prepared(header)) = (fit, own, &mut evidence)
         {
-            *header = Header { store: STORE, uid: Uid(9), segment: own };
+            *header = Header { store: STORE, uid: Uid(9), segment: own, generation: Generation::default() };
         }
         Entry { name: DirectoryName::new(name), kind, evidence, ctime_ms }
     })

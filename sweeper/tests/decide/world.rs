@@ -2,7 +2,7 @@
 
 use super::common::{NOW, STORE, log_id, policy_name};
 use std::collections::{BTreeMap, BTreeSet};
-use strandline::id::{SegmentId, Seq, Uid};
+use strandline::id::{Generation, SegmentId, Seq, Uid};
 use strandline::policy::{Bound, Policy};
 use strandline::{LogId, Offset};
 use strandline_sweeper::decide::*;
@@ -119,7 +119,7 @@ impl World {
     fn live_evidence(&mut self, id: &SegmentId) -> Evidence {
         let uid = Uid(u128::from(self.random.below(u64::MAX)));
         Evidence::Live {
-            header: Header { store: STORE, uid, segment: id.clone() },
+            header: Header { store: STORE, uid, segment: id.clone(), generation: Generation::default() },
             opened_at_ms: self.reading().wall_ms,
         }
     }

@@ -1,0 +1,319 @@
+//! One pass of the orphan sweep: what lies below the root goes through the decisions of [`decide`], and what they say may go is given up.
+//!
+//! Nothing is decided here, and nothing is removed here: the store looks once more, records what it gives up, and lets it wait in the trash.
+
+use crate::decide::{
+    self, Answers, Attempts, Authority, AuthorityError, Brake, ClockGuard, DirectoryName, Explained, HeldOrphan,
+    Inquiry, LiveSet, Mode, Now, Reading, Ready, Reported, ReviewLimits, Sightings, Skipped, Survey, WhyHeld,
+};
+use crate::entries::{self, Seen};
+use crate::host::{HostKeeps, ask};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::time::{Duration, Instant};
+use strandline::id::{SegmentId, Uid};
+use strandline::{DiskError, GivenUp, LetGo, ListedSegments, OrphanError, Store};
+
+/// What a pass may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrphanLimits {
+    /// The mode and the caps of the review. By default the sweep only reports.
+    pub review: ReviewLimits,
+    /// How old a directory is at least, in milliseconds. Default 10 minutes.
+    pub age_min_ms: u64,
+    /// How long what was given up waits in the trash, in milliseconds. Default a day.
+    pub hold_ms: u64,
+    /// How long the host may take to answer all questions of a pass. Default 15 s.
+    pub deadline: Duration,
+    /// How many segments the host is asked about at once. Default 1,000.
+    pub asked_at_once: usize,
+}
+
+impl Default for OrphanLimits {
+    fn default() -> OrphanLimits {
+        OrphanLimits {
+            review: ReviewLimits::default(),
+            age_min_ms: decide::AGE_MIN_MS,
+            hold_ms: 24 * 3_600_000,
+            deadline: Duration::from_secs(15),
+            asked_at_once: 1_000,
+        }
+    }
+}
+
+/// Why a pass did nothing at all. The sightings stay as they were.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OrphanSkip {
+    /// A guard stood in front of it.
+    #[error(transparent)]
+    Skipped(#[from] Skipped),
+    /// The root could not be read.
+    #[error("the root cannot be read: {0}; no orphan is looked for until it can")]
+    Root(#[from] DiskError),
+    /// The store did not say what its manifest lists.
+    #[error("the store does not say what it lists: {0}; no orphan is looked for until it does")]
+    Listed(#[from] OrphanError),
+}
+
+/// A directory that could not be given up. It is tried again, after the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrphanFailure {
+    /// Its name.
+    pub name: DirectoryName,
+    /// What the store answered.
+    pub error: OrphanError,
+}
+
+/// What one pass did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrphanReport {
+    /// The instant at which it decided, wall ms.
+    pub at_ms: u64,
+    /// What it was allowed to do.
+    pub mode: Mode,
+    /// How many directories can be a segment's.
+    pub directories: usize,
+    /// How many of them are a segment's that is known.
+    pub known: usize,
+    /// How many are too young to be looked at.
+    pub young: usize,
+    /// Those of which nobody could say, how they stand.
+    pub undecided: Vec<(DirectoryName, SegmentId, decide::Standing)>,
+    /// What was given up.
+    pub given_up: Vec<Ready>,
+    /// What is unexplained and stays, and why.
+    pub held: Vec<HeldOrphan>,
+    /// What an operator should look at.
+    pub reported: Vec<(DirectoryName, Reported)>,
+    /// What could not be given up.
+    pub failures: Vec<OrphanFailure>,
+    /// How many the caps left untracked.
+    pub left_out: usize,
+    /// Why nothing went, if the brake stopped the pass.
+    pub brake: Option<Brake>,
+    /// The cap of a pass left something that is ready: the next pass is due at once.
+    pub budget_spent: bool,
+    /// What became of orphans whose hold was over.
+    pub let_go: LetGo,
+}
+
+impl OrphanReport {
+    /// How many directories there are for each reason, for metrics: the reasons are a closed set.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<&'static str, usize> {
+        let held = self.held.iter().map(|held| match held.why {
+            WhyHeld::Sightings { .. } => "held_sightings",
+            WhyHeld::Braked(_) => "held_brake",
+            WhyHeld::ReportOnly => "held_report_only",
+            WhyHeld::PassCap(_) => "held_cap",
+        });
+        let reported = self.reported.iter().map(|(_, why)| match why {
+            Reported::NoHeader => "reported_no_header",
+            Reported::Unread => "reported_unread",
+            Reported::AgeUnknown => "reported_age_unknown",
+            Reported::AnotherStore(_) => "reported_another_store",
+            Reported::AnotherSegment(_) => "reported_another_segment",
+            Reported::LiveUid(_) => "reported_live_uid",
+        });
+        let mut counts = BTreeMap::from([
+            ("known", self.known),
+            ("young", self.young),
+            ("undecided", self.undecided.len()),
+            ("removed", self.given_up.len()),
+            ("failed", self.failures.len()),
+            ("left_out", self.left_out),
+            ("gone", self.let_go.gone.len()),
+            ("kept_in_trash", self.let_go.kept.len()),
+        ]);
+        held.chain(reported).for_each(|reason| *counts.entry(reason).or_default() += 1);
+        counts
+    }
+}
+
+impl fmt::Display for OrphanReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (directories, known) = (self.directories, self.known);
+        writeln!(f, "{directories} directories, {known} known, {} orphans given up", self.given_up.len())?;
+        if let Some(brake) = &self.brake {
+            writeln!(f, "{brake}")?;
+        }
+        self.given_up.iter().try_for_each(|ready| writeln!(f, "{ready}"))?;
+        self.held.iter().try_for_each(|held| writeln!(f, "{held}"))?;
+        self.reported.iter().try_for_each(|(name, why)| writeln!(f, "{name}: {why}"))?;
+        self.undecided.iter().try_for_each(|(name, id, standing)| writeln!(f, "{name}: {id} is {standing}"))?;
+        self.failures.iter().try_for_each(|failure| writeln!(f, "{}: {}", failure.name, failure.error))?;
+        self.let_go.kept.iter().try_for_each(|(uid, why)| writeln!(f, "trash/{uid}: {why}"))
+    }
+}
+
+/// Makes passes over one store. What was sighted is remembered between them, in memory only: a restart starts again.
+#[derive(Debug)]
+pub struct OrphanSweep {
+    clock: ClockGuard,
+    sightings: Sightings,
+    attempts: Attempts,
+}
+
+impl OrphanSweep {
+    /// Begins at the clock's reading when the store was opened.
+    #[must_use]
+    pub fn new(clock: ClockGuard) -> OrphanSweep {
+        OrphanSweep { clock, sightings: Sightings::default(), attempts: Attempts::default() }
+    }
+
+    /// The clock's guard, for an operator who confirms the time.
+    pub fn clock(&mut self) -> &mut ClockGuard {
+        &mut self.clock
+    }
+
+    /// One pass at this reading of the clocks.
+    ///
+    /// # Errors
+    /// [`OrphanSkip`]: nothing was done.
+    pub fn pass(&mut self, store: &Store, at: Reading, limits: &OrphanLimits) -> Result<OrphanReport, OrphanSkip> {
+        limits.review.mode.begin()?;
+        let now = self.clock.observe(at);
+        if let Some(hold) = now.held {
+            return Err(Skipped::from(hold).into());
+        }
+        let deadline = Instant::now() + limits.deadline;
+        // The root first: what is made behind it is listed, and what is listed behind it is young.
+        let root = store.survey_root()?;
+        let listed = store.listed_segments()?;
+        if !listed.whole {
+            return Err(Skipped::AuthorityPartial.into());
+        }
+        let keeps = ask(store, &[], deadline).map(|answer| answer.is_some());
+        let host = keeps.map_err(|error| Skipped::from(decide::Aborted::Failed(error)))?;
+        let list = List::new(&listed, host);
+        let seen = Seen { store, now: &now, age_min_ms: limits.age_min_ms, known: list.known() };
+        let entries = entries::of(&seen, root);
+        let survey = Survey {
+            store: listed.store,
+            live_uids: &list.uids,
+            authority: list.authority(),
+            age_min_ms: limits.age_min_ms,
+            tracked_max: limits.review.tracked_max,
+        };
+        let found = decide::candidates(&entries, &now, &survey, &self.attempts).map_err(Skipped::from)?;
+        let explained = list.explain(&HostKeeps { store, deadline, at_once: limits.asked_at_once }, &found)?;
+        let review = decide::review(&explained.unexplained, &self.sightings, &self.attempts, &limits.review);
+        let names: HashSet<&DirectoryName> = entries.iter().map(|entry| &entry.name).collect();
+        self.attempts.retain(|name| names.contains(name));
+        self.sightings = review.sightings;
+        let mut report = OrphanReport {
+            at_ms: now.ms,
+            mode: limits.review.mode,
+            directories: found.directories,
+            known: found.known + explained.known.len(),
+            young: found.young,
+            undecided: explained.undecided,
+            given_up: Vec::new(),
+            budget_spent: review.held.iter().any(|held| matches!(held.why, WhyHeld::PassCap(_))),
+            held: review.held,
+            reported: found.reported,
+            failures: Vec::new(),
+            left_out: found.left_out + review.left_out,
+            brake: review.brake,
+            let_go: LetGo::default(),
+        };
+        self.carry_out(store, review.ready, &list, (&now, limits), &mut report);
+        Ok(report)
+    }
+
+    fn carry_out(
+        &mut self,
+        store: &Store,
+        ready: Vec<Ready>,
+        list: &List,
+        (now, limits): (&Now, &OrphanLimits),
+        report: &mut OrphanReport,
+    ) {
+        if limits.review.mode != Mode::Delete {
+            return;
+        }
+        let hold_until_ms = now.ms.saturating_add(limits.hold_ms);
+        for one in ready {
+            let name = one.candidate.name.clone();
+            match give_up(store, &one, list, hold_until_ms) {
+                Ok(GivenUp::Held(_) | GivenUp::Absent) => report.given_up.push(one),
+                Err(error) => {
+                    self.attempts.failed(&name);
+                    report.failures.push(OrphanFailure { name, error });
+                }
+            }
+        }
+        match store.remove_held_orphans(now.ms) {
+            Ok(let_go) => report.let_go = let_go,
+            Err(error) => tracing::warn!(%error, "what waits in the trash was not looked at"),
+        }
+    }
+}
+
+/// What the manifest lists, and who has the say.
+struct List {
+    /// What it lists, and what it has given up and not removed yet.
+    segments: HashSet<SegmentId>,
+    uids: HashMap<Uid, SegmentId>,
+    count: u64,
+    host: bool,
+}
+
+impl List {
+    fn new(listed: &ListedSegments, host: bool) -> List {
+        let ids = listed.segments.iter().map(|(id, _)| id).chain(&listed.leaving);
+        let uids = listed.segments.iter().map(|(id, uid)| (*uid, id.clone())).collect();
+        List { segments: ids.cloned().collect(), uids, count: listed.segments.len() as u64, host }
+    }
+
+    fn authority(&self) -> Authority<'_> {
+        if self.host { Authority::Host } else { Authority::Own { known: &self.segments } }
+    }
+
+    /// Whom nobody needs to look into.
+    fn known(&self) -> Option<&HashSet<SegmentId>> {
+        (!self.host).then_some(&self.segments)
+    }
+
+    /// Asks about all candidates, and judges the answers.
+    fn explain(&self, keeps: &HostKeeps<'_>, found: &decide::Candidates) -> Result<Explained, Skipped> {
+        let inquiry = Inquiry::new(found);
+        let mut answers = Answers::default();
+        let standing = |id: &SegmentId| match self.segments.contains(id) {
+            true => decide::Standing::Known,
+            false => decide::Standing::Unknown,
+        };
+        for page in inquiry.pages(keeps.at_once) {
+            answers.take(match self.host {
+                true => keeps.standings(page),
+                false => Ok(page.iter().map(|id| (id.clone(), standing(id))).collect()),
+            });
+        }
+        // In mode host nobody counts for us: a host that knows none of all that it was asked about looks like one that lost its list.
+        let explained = decide::explain(inquiry, &answers)?;
+        let segments = if self.host { explained.known.len() as u64 } else { self.count };
+        let asked = if self.host { found.found.len() } else { found.directories };
+        decide::check_authority(LiveSet { complete: true, segments }, asked)?;
+        Ok(explained)
+    }
+}
+
+/// Gives one directory up: as a segment where the manifest lists it, which happens only when the host has the say.
+fn give_up(store: &Store, ready: &Ready, list: &List, hold_until_ms: u64) -> Result<GivenUp, OrphanError> {
+    let candidate = &ready.candidate;
+    if let Some(segment) = candidate.readings.iter().find(|id| list.segments.contains(id)) {
+        let uid = list.uids.iter().find(|(_, listed)| *listed == segment).map(|(uid, _)| *uid);
+        return match uid {
+            Some(uid) => store.give_up_segment(segment, uid, hold_until_ms),
+            None => Ok(GivenUp::Absent), // It is on its way out already.
+        };
+    }
+    // What has a reading is text.
+    let name = String::from_utf8_lossy(candidate.name.as_bytes()).into_owned();
+    store.give_up_directory(&name, entries::sighted(candidate), hold_until_ms)
+}
+
+/// The reason of an authority that gave no answer.
+pub(crate) fn no_answer(reason: impl Into<String>) -> AuthorityError {
+    AuthorityError { reason: reason.into() }
+}

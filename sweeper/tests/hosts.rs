@@ -1,0 +1,226 @@
+//! A host that keeps the list of segments: what it does not know is an orphan, also where the manifest lists it, and what it cannot say
+//! stops the pass.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use strandline::host::Host;
+use strandline::id::{SegmentId, Seq};
+use strandline::pending::Answer;
+use strandline::{
+    Config, GivenUp, HostStandings, Log, LogId, LookupFailed, OrphanError, RangeNumber, Record, Refusal, SharedHost,
+    Standing, Store, Topic, VerbError,
+};
+use strandline_sweeper::clock;
+use strandline_sweeper::decide::{Aborted, ClockGuard, Mode, Reading, ReviewLimits, Skipped};
+use strandline_sweeper::orphans::{OrphanLimits, OrphanReport, OrphanSkip, OrphanSweep};
+
+#[derive(Default)]
+struct Says {
+    known: BTreeSet<SegmentId>,
+    standing: Option<Standing>,
+    fails: bool,
+    leaves_out: bool,
+    kept: Vec<Answer<HostStandings>>,
+    late: bool,
+}
+
+/// A host that knows what was registered, until it is told to forget it.
+#[derive(Default)]
+struct Registry(Mutex<Says>);
+
+impl Registry {
+    fn says(&self) -> std::sync::MutexGuard<'_, Says> {
+        self.0.lock().expect("nobody panicked")
+    }
+}
+
+impl Host for Registry {
+    fn register(&self, segment: &SegmentId, answer: Answer<Result<(), Refusal>>) {
+        self.says().known.insert(segment.clone());
+        answer.give(Ok(()));
+    }
+
+    fn lookup(&self, segments: &[SegmentId], answer: Answer<HostStandings>) {
+        let mut says = self.says();
+        if says.late {
+            return says.kept.push(answer);
+        }
+        if says.fails {
+            return answer.give(Err(LookupFailed { reason: "its metadata is being loaded".to_owned() }));
+        }
+        let other = says.standing.unwrap_or(Standing::Unknown);
+        let standing = |id: &SegmentId| if says.known.contains(id) { Standing::Known } else { other };
+        let skipped = usize::from(says.leaves_out && !segments.is_empty());
+        answer.give(Ok(Some(segments.iter().skip(skipped).map(|id| (id.clone(), standing(id))).collect())));
+    }
+}
+
+fn open(root: &Path, host: &Arc<Registry>) -> Store {
+    let mut config = Config::new(root.join("store"));
+    config.segment_bytes = 64 << 10;
+    config.batch_bytes_max = 6 << 10;
+    config.commit_bytes_max = 16 << 10;
+    config.arena_bytes = 4 << 20;
+    config.host = Some(SharedHost(host.clone()));
+    Store::open(config).expect("a store")
+}
+
+fn log(store: &Store, name: &str) -> Log {
+    store.log(&Topic::new(name).expect("a name"), RangeNumber::default()).expect("a log")
+}
+
+fn append(log: &Log) -> Result<(), strandline::AppendError> {
+    let mut batch = log.batch();
+    batch.push(&Record { value: Some(&[3; 1_000]), ..Record::default() }).expect("room");
+    log.append(batch.build().expect("a batch")).expect("room").wait().map(drop)
+}
+
+/// A log of two sealed segments, an active one, and one that was made ahead.
+fn fill(store: &Store, name: &str) {
+    let log = log(store, name);
+    for _ in 0..2 {
+        append(&log).expect("appended");
+        log.seal().wait().expect("sealed");
+    }
+    append(&log).expect("appended");
+    let is_ahead = || store.listed_segments().expect("an answer").segments.iter().any(|(of, _)| *of == id(name, 3));
+    while !is_ahead() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn id(name: &str, seq: u32) -> SegmentId {
+    let log = LogId { topic: Topic::new(name).expect("a name"), range: RangeNumber::default() };
+    SegmentId { log, seq: Seq::new(seq).expect("small") }
+}
+
+fn limits() -> OrphanLimits {
+    let review = ReviewLimits { mode: Mode::Delete, ..ReviewLimits::default() };
+    OrphanLimits { review, asked_at_once: 2, ..OrphanLimits::default() }
+}
+
+fn pass(sweep: &mut OrphanSweep, store: &Store, limits: &OrphanLimits) -> Result<OrphanReport, OrphanSkip> {
+    let Reading { wall_ms, boot_ms } = clock::read();
+    let later = 20 * 60_000;
+    sweep.pass(store, Reading { wall_ms: wall_ms + later, boot_ms: boot_ms + later }, limits)
+}
+
+fn sweep() -> OrphanSweep {
+    OrphanSweep::new(ClockGuard::open(clock::read(), None))
+}
+
+fn names(report: &OrphanReport) -> Vec<String> {
+    report.given_up.iter().map(|ready| ready.candidate.name.to_string()).collect()
+}
+
+#[test]
+fn a_segment_that_the_host_does_not_know_waits_in_the_trash_and_an_active_one_is_fenced_first() {
+    let (root, host) = (tempfile::tempdir().expect("a directory"), Arc::<Registry>::default());
+    let store = open(root.path(), &host);
+    fill(&store, "kept");
+    fill(&store, "mine");
+    let mut sweep = sweep();
+    for _ in 0..3 {
+        let report = pass(&mut sweep, &store, &limits()).expect("a pass");
+        assert_eq!((names(&report), report.held.len()), (vec![], 0), "{report}");
+    }
+    host.says().known.remove(&id("mine", 0));
+    assert_eq!(names(&pass(&mut sweep, &store, &limits()).expect("a pass")), [""; 0]);
+    let report = pass(&mut sweep, &store, &limits()).expect("a pass");
+    assert_eq!(names(&report), ["mine-r0-s0"], "{report}");
+    assert_eq!(log(&store, "mine").bounds().start.0, 1, "reads never meet what is gone");
+    assert!(!root.path().join("store/mine-r0-s0").exists());
+    let held = store.held_orphans().expect("an answer");
+    assert_eq!(held.iter().map(|held| held.name.as_str()).collect::<Vec<_>>(), ["mine-r0-s0"]);
+
+    // All of it, the write head too: oldest first, and none is appended to any more.
+    host.says().known.retain(|id| id.log.topic.as_bytes() != b"mine");
+    let held = || store.held_orphans().expect("an answer").len();
+    for _ in 0..500 {
+        if held() == 3 {
+            break; // One that is being shrunk goes a pass later.
+        }
+        pass(&mut sweep, &store, &limits()).expect("a pass");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let info = log(&store, "mine").stats().wait().expect("statistics");
+    assert_eq!((info.segments.len(), info.bounds.start), (0, info.bounds.end));
+    assert!(matches!(append(&log(&store, "mine")), Err(strandline::AppendError::Fenced { .. })));
+    append(&log(&store, "kept")).expect("appended");
+    assert_eq!(log(&store, "kept").bounds().start.0, 0);
+    drop(store);
+    let store = open(root.path(), &host);
+    let held = store.held_orphans().expect("an answer").len();
+    assert_eq!(held, 3);
+    assert_eq!(log(&store, "kept").bounds().start.0, 0);
+}
+
+#[test]
+fn a_host_that_fails_is_late_or_leaves_one_out_stops_the_pass() {
+    let (root, host) = (tempfile::tempdir().expect("a directory"), Arc::<Registry>::default());
+    let store = open(root.path(), &host);
+    fill(&store, "kept");
+    fill(&store, "mine");
+    host.says().known.remove(&id("mine", 0));
+    let mut sweep = sweep();
+    let limits = OrphanLimits { deadline: Duration::from_millis(50), ..limits() };
+    assert_eq!(pass(&mut sweep, &store, &limits).expect("a pass").held.len(), 1);
+    let mut aborted = |set: fn(&mut Says, bool)| {
+        set(&mut host.says(), true);
+        let skip = pass(&mut sweep, &store, &limits).expect_err("skipped");
+        set(&mut host.says(), false);
+        let OrphanSkip::Skipped(Skipped::Aborted(aborted)) = skip else { panic!("{skip}") };
+        aborted
+    };
+    let failed = aborted(|says, on| says.fails = on);
+    assert!(matches!(&failed, Aborted::Failed(error) if error.reason.contains("being loaded")), "{failed}");
+    let late = aborted(|says, on| says.late = on);
+    assert!(matches!(&late, Aborted::Failed(error) if error.reason.contains("time was up")), "{late}");
+    let partial = aborted(|says, on| says.leaves_out = on);
+    assert!(matches!(partial, Aborted::Partial { .. }), "{partial}");
+    // A skipped pass neither adds a sighting nor takes one.
+    host.says().standing = Some(Standing::Migrating);
+    let undecided = pass(&mut sweep, &store, &limits).expect("a pass");
+    assert_eq!((undecided.undecided.len(), names(&undecided)), (1, vec![]), "{undecided}");
+    host.says().standing = None;
+    assert_eq!(names(&pass(&mut sweep, &store, &limits).expect("a pass")), [""; 0], "it starts again");
+    assert_eq!(names(&pass(&mut sweep, &store, &limits).expect("a pass")), ["mine-r0-s0"]);
+}
+
+#[test]
+fn a_host_that_knows_nothing_of_all_that_there_is_has_lost_its_list() {
+    let (root, host) = (tempfile::tempdir().expect("a directory"), Arc::<Registry>::default());
+    let store = open(root.path(), &host);
+    fill(&store, "mine");
+    host.says().known.clear();
+    let mut sweep = sweep();
+    for _ in 0..3 {
+        let skip = pass(&mut sweep, &store, &limits()).expect_err("skipped");
+        assert!(matches!(skip, OrphanSkip::Skipped(Skipped::AuthorityEmpty { .. })), "{skip}");
+    }
+    assert!(root.path().join("store/mine-r0-s0").exists());
+}
+
+#[test]
+fn a_segment_that_somebody_holds_or_that_is_not_the_oldest_stays() {
+    let (root, host) = (tempfile::tempdir().expect("a directory"), Arc::<Registry>::default());
+    let store = open(root.path(), &host);
+    fill(&store, "mine");
+    let log = log(&store, "mine");
+    let listed = store.listed_segments().expect("an answer");
+    let uid = |seq| listed.segments.iter().find(|(segment, _)| *segment == id("mine", seq)).expect("listed").1;
+    let give_up = |seq, uid| store.give_up_segment(&id("mine", seq), uid, 5);
+    let refused = give_up(1, uid(1)).expect_err("there is an older one");
+    assert_eq!(refused, OrphanError::Verb(VerbError::NotOldest { segment: id("mine", 1), oldest: id("mine", 0) }));
+    assert!(matches!(give_up(0, uid(1)), Err(OrphanError::Changed { .. })));
+    let pin = log.pin(strandline::Offset(0)).expect("a pin");
+    assert_eq!(give_up(0, uid(0)), Err(OrphanError::Pinned { segment: id("mine", 0) }));
+    drop(pin);
+    let shrinks = |answer: &Result<_, OrphanError>| matches!(answer, Err(OrphanError::Changed { .. }));
+    let given_up = std::iter::repeat_with(|| give_up(0, uid(0))).find(|answer| !shrinks(answer));
+    assert_eq!(given_up, Some(Ok(GivenUp::Held(uid(0)))));
+    assert_eq!(give_up(0, uid(0)), Ok(GivenUp::Absent));
+    assert_eq!(append(&log), Ok(()));
+}
