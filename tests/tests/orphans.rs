@@ -207,7 +207,7 @@ fn whichever_operation_fails_an_orphan_is_in_one_place_and_the_same_call_again_g
             let fault = Fault { when: When::KthOperation(k), what: What::Errno(Errno::IO), times: Times::Once };
             let fired = machine.world.faults_fired();
             machine.world.inject(fault);
-            let mut attempt = |machine: &mut Machine| match verb {
+            let attempt = |machine: &mut Machine| match verb {
                 "give up" => give_up(machine, &orphan).expect("turns").map(drop),
                 "take back" => restore(machine, orphan.uid).expect("turns").map(drop),
                 _ => let_go(machine).expect("turns").map(drop),
@@ -227,7 +227,7 @@ fn whichever_operation_fails_an_orphan_is_in_one_place_and_the_same_call_again_g
             let place = place_of(&machine, &orphan).unwrap_or_else(|broken| panic!("{verb}, operation {k}: {broken}"));
             assert!(place.is_some() || verb == "let go", "{verb}, operation {k}");
             if place == Some("home") {
-                let orphan = Orphan { seen: seen(&machine.world), ..orphan };
+                let orphan = Orphan { seen: seen(&machine.world), ..orphan.clone() };
                 assert_eq!(give_up(&mut machine, &orphan).expect("turns"), Ok(GivenUp::Held(orphan.uid)), "{verb} {k}");
             }
             let gone = let_go(&mut machine).expect("turns").expect("an answer");

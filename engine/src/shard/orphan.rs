@@ -234,8 +234,8 @@ impl<D: Disk> Shard<D> {
         // It was recorded before, and could not be moved then.
         let is_recorded = state.released.contains_key(&uid);
         let edit = Edit::Released { segment: segment.clone(), uid, generation, reason, hold_until_ms };
-        let durable = (!is_recorded).then(|| self.edits.submit(vec![edit]));
-        let durable = if sabotaged!(self.config, MoveBeforeEdit) { None } else { durable };
+        let late = sabotaged!(self.config, MoveBeforeEdit).then(|| edit.clone());
+        let durable = (!is_recorded && late.is_none()).then(|| self.edits.submit(vec![edit]));
         // No segment of this name is made from now on, until the directory is out of its place.
         let outgoing = Outgoing::new(Given { uid, record, blocks: None }, &self.siblings.removal.going);
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
@@ -247,6 +247,9 @@ impl<D: Disk> Shard<D> {
                 }
                 let trash = trash::open(&disk).await?;
                 let moved = trash::move_in(&disk, &trash, &named.name, uid).await?;
+                if let Some(edit) = late {
+                    edits.submit(vec![edit]).await.map_err(VerbError::from)?;
+                }
                 if !moved {
                     edits.submit(vec![Edit::Gone { uid }]).await.map_err(VerbError::from)?;
                 }
