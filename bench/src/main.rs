@@ -21,6 +21,7 @@ mod subject;
 mod table;
 mod targets;
 mod trace;
+mod turnover;
 mod window;
 
 use clap::Parser;

@@ -33,6 +33,20 @@ pub enum Metric {
     Offered,
     /// Of what was asked for, the part that found the backlog full and was given up.
     Unserved,
+    /// Bytes of removed files per second, from the deletion until they were gone.
+    RemovedMibPerSecond,
+    /// From the moment when many segments are due until none is.
+    Backlog,
+    /// Passes of the sweeper for that.
+    Passes,
+    /// Segments that expired in that time, per second.
+    SegmentsPerSecond,
+    /// Files that were unlinked, for each 1,000 segments turned over.
+    Unlinks,
+    /// Directories that were removed, for each 1,000 segments turned over.
+    Rmdirs,
+    /// Files that were made and allocated, for each 1,000 segments turned over.
+    Fallocates,
     /// What the process read from the disk while records were read.
     DiskRead,
     /// CPU time of the whole process, as a part of one core.
@@ -56,7 +70,7 @@ pub enum Summary {
 
 impl Metric {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Metric; 18] = [
+    pub const ALL: [Metric; 25] = [
         Metric::P50,
         Metric::P99,
         Metric::P999,
@@ -70,6 +84,13 @@ impl Metric {
         Metric::RecordsPerCommit,
         Metric::Offered,
         Metric::Unserved,
+        Metric::RemovedMibPerSecond,
+        Metric::Backlog,
+        Metric::Passes,
+        Metric::SegmentsPerSecond,
+        Metric::Unlinks,
+        Metric::Rmdirs,
+        Metric::Fallocates,
         Metric::DiskRead,
         Metric::CpuPercent,
         Metric::Open,
@@ -93,6 +114,13 @@ impl Metric {
             Metric::RecordsPerCommit => "records_per_commit",
             Metric::Offered => "offered_per_second",
             Metric::Unserved => "unserved_percent",
+            Metric::RemovedMibPerSecond => "removed_mib_per_second",
+            Metric::Backlog => "backlog_ms",
+            Metric::Passes => "passes",
+            Metric::SegmentsPerSecond => "segments_per_second",
+            Metric::Unlinks => "unlinks_per_1000",
+            Metric::Rmdirs => "rmdirs_per_1000",
+            Metric::Fallocates => "fallocates_per_1000",
             Metric::DiskRead => "disk_read_kib",
             Metric::CpuPercent => "cpu_percent",
             Metric::Open => "open_ms",
@@ -104,7 +132,8 @@ impl Metric {
     /// How its rounds become one figure. A worst case is never smoothed.
     pub fn summary(self) -> Summary {
         match self {
-            Metric::Max | Metric::Unserved | Metric::DiskRead => Summary::Largest,
+            Metric::Max | Metric::Unserved | Metric::DiskRead | Metric::Backlog => Summary::Largest,
+            Metric::Unlinks | Metric::Rmdirs | Metric::Fallocates => Summary::Largest,
             _ => Summary::Median,
         }
     }

@@ -1,14 +1,21 @@
-//! The subject: the store under test, through the few verbs that scenarios need. The only file that knows its API.
+//! The subject: the store under test, through the few verbs that scenarios need. Nothing else knows its API.
+
+mod expiry;
+mod victim;
 
 use crate::error::{BenchError, store};
 use crate::interrupt::Interrupt;
 use crate::noise::noise;
 use crate::window::Window;
+pub use expiry::Expiry;
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use strandline::{AppendError, Batch, Counters, Log, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic};
+use strandline::{
+    AppendError, Batch, Counters, Log, LogOptions, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic,
+};
 pub use strandline::{Config, Level};
+pub use victim::Victim;
 
 /// Appends between two looks of retention at the end of its log.
 const LOOKS_EVERY: u64 = 1_024;
@@ -30,6 +37,7 @@ const SMALL_BATCH_BYTES_MAX: u32 = 64 << 10;
 /// A store with its logs.
 pub struct Subject {
     store: Store,
+    root: PathBuf,
     segment_bytes: u64,
     lanes: Vec<Lane>,
 }
@@ -125,20 +133,30 @@ impl Subject {
     /// # Errors
     /// What the store answered.
     pub fn open_many(config: Config, logs: usize) -> Result<Subject, BenchError> {
-        let segment_bytes = config.segment_bytes;
+        let (root, segment_bytes) = (config.root.clone(), config.segment_bytes);
         let opened = Store::open(config).map_err(store("opening it"))?;
         let direct = &opened.capabilities().direct;
         if !direct.effective {
             // Said of each store: one that is buffered and one that is not cannot be compared.
             eprintln!("warning: this store reads and writes through the page cache: {}", direct.reason);
         }
-        let topic = Topic::new("bench").map_err(store("naming the topic"))?;
+        let mut subject = Subject { store: opened, root, segment_bytes, lanes: Vec::new() };
+        subject.lanes = subject.logs_of("bench", logs, segment_bytes)?;
+        Ok(subject)
+    }
+
+    /// Opens so many logs of another topic, with segments of so many bytes.
+    ///
+    /// # Errors
+    /// What the store answered.
+    pub fn logs_of(&self, topic: &str, logs: usize, segment_bytes: u64) -> Result<Vec<Lane>, BenchError> {
+        let topic = Topic::new(topic).map_err(store("naming a topic"))?;
+        let options = LogOptions { segment_bytes: Some(segment_bytes), ..LogOptions::default() };
         let lane = |number: usize| {
             let range = RangeNumber::new(number as u32).expect("a range number");
-            opened.log(&topic, range).map(Lane).map_err(store("opening the log"))
+            self.store.log_with(&topic, range, options).map(Lane).map_err(store("opening a log"))
         };
-        let lanes = (0..logs).map(lane).collect::<Result<_, _>>()?;
-        Ok(Subject { store: opened, segment_bytes, lanes })
+        (0..logs).map(lane).collect()
     }
 
     /// Has so many segments of the default size written and given up, so that their files wait to be used again: what is measured then
@@ -149,9 +167,8 @@ impl Subject {
     pub fn warm(&self, segments: u64, interrupt: &Interrupt) -> Result<(), BenchError> {
         const VALUE_BYTES: u64 = 256 << 10;
         let topic = Topic::new("warm").map_err(store("naming a topic"))?;
-        let log = self.store.log(&topic, RangeNumber::default()).map_err(store("opening a log"))?;
         let records = segments * self.segment_bytes / VALUE_BYTES;
-        Lane(log).fill(&noise(VALUE_BYTES as usize), records, interrupt)?;
+        self.logs_of("warm", 1, self.segment_bytes)?[0].fill(&noise(VALUE_BYTES as usize), records, interrupt)?;
         self.store.delete_topic(&topic).map_err(store("deleting a topic"))?;
         let end = Instant::now() + WARM_WAIT;
         while self.store.counters().spare_files < segments - 1 {

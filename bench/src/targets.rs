@@ -20,6 +20,18 @@ pub enum Target {
     ValueMax(f64),
     /// The value itself is at least this.
     ValueMin(f64),
+    /// One of two bounds is kept.
+    Either(Budget),
+}
+
+/// A bound relative to the ceiling, and a value that is good enough wherever the ceiling is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// value / ceiling is at most this.
+    pub ratio_max: f64,
+    /// Or the value itself is at most this.
+    pub value_max: f64,
 }
 
 impl Target {
@@ -30,6 +42,9 @@ impl Target {
             Target::RatioMin(bound) => ratio.is_some_and(|ratio| ratio >= bound),
             Target::ValueMax(bound) => value <= bound,
             Target::ValueMin(bound) => value >= bound,
+            Target::Either(Budget { ratio_max, value_max }) => {
+                Target::RatioMax(ratio_max).met(value, ratio) || Target::ValueMax(value_max).met(value, ratio)
+            }
         }
     }
 }
@@ -41,6 +56,7 @@ impl fmt::Display for Target {
             Target::RatioMin(bound) => format!(">= {bound} x"),
             Target::ValueMax(bound) => format!("<= {bound}"),
             Target::ValueMin(bound) => format!(">= {bound}"),
+            Target::Either(Budget { ratio_max, value_max }) => format!("<= {ratio_max} x or <= {value_max}"),
         };
         f.pad(&text)
     }
@@ -144,6 +160,9 @@ mod tests {
         assert!(!Target::ValueMax(2.0).met(2.01, Some(0.1)));
         assert!(Target::ValueMin(2.0).met(2.0, None));
         assert!(!Target::ValueMin(2.0).met(1.99, Some(9.0)));
+        let either = Target::Either(Budget { ratio_max: 2.0, value_max: 1_000.0 });
+        assert!(either.met(4_000.0, Some(2.0)) && either.met(1_000.0, Some(9.0)) && either.met(1_000.0, None));
+        assert!(!either.met(1_001.0, Some(2.01)) && !either.met(1_001.0, None));
     }
 
     #[test]
@@ -152,6 +171,7 @@ mod tests {
         assert!(!Target::RatioMin(0.85).met(1.0, Some(f64::NAN)));
         assert!(!Target::ValueMax(2.0).met(f64::NAN, None));
         assert!(!Target::ValueMin(2.0).met(f64::NAN, None));
+        assert!(!Target::Either(Budget { ratio_max: 2.0, value_max: 1.0 }).met(f64::NAN, None));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 mod append_latency;
 mod append_throughput;
+mod beside;
+mod expire_many;
 mod idle;
 mod levels;
 mod many_logs;
@@ -15,6 +17,8 @@ mod read_tail;
 mod recovery;
 mod round_trip;
 mod shards;
+mod steady_state;
+mod sweep_under_load;
 
 use crate::ceiling::{APPEND_FILE_BYTES, AppendCeiling};
 use crate::error::{BenchError, io};
@@ -62,6 +66,12 @@ pub enum Scenario {
     Recovery,
     /// A store with nothing to do.
     Idle,
+    /// Appends while written segments are removed.
+    SweepUnderLoad,
+    /// Many small segments that are due at once.
+    ExpireMany,
+    /// Appends and expiry in balance.
+    SteadyState,
 }
 
 /// How large.
@@ -114,7 +124,7 @@ pub struct Context<'a> {
 
 impl Scenario {
     /// All of them, in the order in which they run.
-    pub const ALL: [Scenario; 11] = [
+    pub const ALL: [Scenario; 14] = [
         Scenario::AppendLatency,
         Scenario::AppendThroughput,
         Scenario::OpenLoop,
@@ -126,11 +136,22 @@ impl Scenario {
         Scenario::Mixed,
         Scenario::Recovery,
         Scenario::Idle,
+        Scenario::SweepUnderLoad,
+        Scenario::ExpireMany,
+        Scenario::SteadyState,
     ];
 
     /// Whether a run without arguments has it.
     pub fn is_core(self) -> bool {
-        !matches!(self, Scenario::OpenLoop | Scenario::Levels | Scenario::Shards | Scenario::Mixed)
+        !matches!(
+            self,
+            Scenario::OpenLoop
+                | Scenario::Levels
+                | Scenario::Shards
+                | Scenario::Mixed
+                | Scenario::ExpireMany
+                | Scenario::SteadyState
+        )
     }
 
     /// Its name in reports, targets and options.
@@ -147,6 +168,9 @@ impl Scenario {
             Scenario::Mixed => "mixed",
             Scenario::Recovery => "recovery",
             Scenario::Idle => "idle",
+            Scenario::SweepUnderLoad => "sweep-under-load",
+            Scenario::ExpireMany => "expire-many",
+            Scenario::SteadyState => "steady-state",
         }
     }
 
@@ -164,6 +188,9 @@ impl Scenario {
             Scenario::Mixed => mixed::ABOUT,
             Scenario::Recovery => recovery::ABOUT,
             Scenario::Idle => idle::ABOUT,
+            Scenario::SweepUnderLoad => sweep_under_load::ABOUT,
+            Scenario::ExpireMany => expire_many::ABOUT,
+            Scenario::SteadyState => steady_state::ABOUT,
         }
     }
 
@@ -183,6 +210,11 @@ impl Scenario {
             Scenario::Mixed => mixed::CASES.to_vec(),
             Scenario::Recovery => vec![recovery::CASE],
             Scenario::Idle => vec![idle::CASE],
+            Scenario::SweepUnderLoad => {
+                sweep_under_load::CASES.iter().filter(|case| case.core || !core).map(|case| case.name).collect()
+            }
+            Scenario::ExpireMany => vec![expire_many::CASE],
+            Scenario::SteadyState => steady_state::CASES.iter().map(|case| case.name).collect(),
         }
     }
 
@@ -190,7 +222,8 @@ impl Scenario {
     pub fn steps(self, plan: Plan) -> u64 {
         // The cases of `mixed` are measured together.
         let cases = if self == Scenario::Mixed { 1 } else { self.cases(plan.core).len() as u64 };
-        cases * (u64::from(plan.rounds) + 1)
+        let rounds = if self == Scenario::ExpireMany { expire_many::rounds(plan) } else { plan.rounds };
+        cases * (u64::from(rounds) + 1)
     }
 
     /// Runs it.
@@ -210,6 +243,9 @@ impl Scenario {
             Scenario::Mixed => mixed::run(context),
             Scenario::Recovery => recovery::run(context),
             Scenario::Idle => idle::run(context),
+            Scenario::SweepUnderLoad => sweep_under_load::run(context),
+            Scenario::ExpireMany => expire_many::run(context),
+            Scenario::SteadyState => steady_state::run(context),
         }
     }
 }

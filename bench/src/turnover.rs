@@ -1,0 +1,146 @@
+//! Turnover: which files and directories of segments a store makes and gives back, by the file system's account and not the store's.
+//!
+//! A file that goes round keeps its inode, whatever it is called; one that was unlinked does not come back. Whoever looks once while
+//! a file exists has seen it, so looks that are closer together than a file lives miss none.
+
+use crate::error::{BenchError, io};
+use std::collections::HashSet;
+use std::fs::{DirEntry, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use strandline::layout::{AUDIT_DIRECTORY, MANIFEST_DIRECTORY, SPARE_DIRECTORY, TRASH_DIRECTORY};
+
+/// A file or directory. Its inode alone does not tell: numbers are given out again at once.
+type Identity = (u64, Option<SystemTime>);
+
+/// What was seen since the beginning.
+pub struct Turnover {
+    root: PathBuf,
+    files: Seen,
+    directories: Seen,
+}
+
+#[derive(Default)]
+struct Seen {
+    before: usize,
+    ever: HashSet<Identity>,
+    now: HashSet<Identity>,
+}
+
+/// What became of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turned {
+    /// Data files that were made.
+    pub files_made: usize,
+    /// Data files that are gone.
+    pub files_gone: usize,
+    /// Directories of segments that are gone.
+    pub directories_gone: usize,
+}
+
+impl Turnover {
+    /// Begins with what a store has now.
+    ///
+    /// # Errors
+    /// What the file system answered.
+    pub fn begin(root: &Path) -> Result<Turnover, BenchError> {
+        let mut turnover = Turnover { root: root.to_owned(), files: Seen::default(), directories: Seen::default() };
+        turnover.look()?;
+        for seen in [&mut turnover.files, &mut turnover.directories] {
+            seen.before = seen.ever.len();
+        }
+        Ok(turnover)
+    }
+
+    /// Looks what is there. What moves meanwhile may be missed: it is not taken to be gone until the end.
+    ///
+    /// # Errors
+    /// What the file system answered.
+    pub fn look(&mut self) -> Result<(), BenchError> {
+        self.files.now.clear();
+        self.directories.now.clear();
+        let root = self.root.clone();
+        self.look_below(&root)
+    }
+
+    /// Looks for the last time, while nothing moves.
+    ///
+    /// # Errors
+    /// What the file system answered.
+    pub fn end(mut self) -> Result<Turned, BenchError> {
+        self.look()?;
+        let (files, directories) = (self.files, self.directories);
+        Ok(Turned { files_made: files.made(), files_gone: files.gone(), directories_gone: directories.gone() })
+    }
+
+    fn look_below(&mut self, parent: &Path) -> Result<(), BenchError> {
+        let listing = std::fs::read_dir(parent).map_err(io(format!("listing {}", parent.display())))?;
+        for entry in listing.flatten() {
+            let name = entry.file_name();
+            match name.to_str() {
+                Some(MANIFEST_DIRECTORY | AUDIT_DIRECTORY) => {}
+                Some(SPARE_DIRECTORY | TRASH_DIRECTORY) => self.look_below(&entry.path())?,
+                _ => self.look_into(&entry),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is gone before it was looked at is not seen.
+    fn look_into(&mut self, segment: &DirEntry) {
+        let Some(found) = segment.metadata().ok().filter(Metadata::is_dir) else { return };
+        self.directories.see(&found);
+        for file in std::fs::read_dir(segment.path()).into_iter().flatten().flatten() {
+            if let Ok(found) = file.metadata() {
+                self.files.see(&found);
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn see(&mut self, found: &Metadata) {
+        let identity = (found.ino(), found.created().ok());
+        self.ever.insert(identity);
+        self.now.insert(identity);
+    }
+
+    fn made(&self) -> usize {
+        self.ever.len() - self.before
+    }
+
+    fn gone(&self) -> usize {
+        self.ever.len() - self.now.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_is_neither_made_nor_gone_and_a_number_that_was_given_out_again_is_both() {
+        let root = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| root.path().join(name);
+        let make = |name: &str| {
+            std::fs::create_dir_all(path(name)).expect("made");
+            std::fs::write(path(name).join("data.0"), "x").expect("written");
+        };
+        make("t-r0-s0");
+        make("spare/0f");
+        make("manifest");
+        let mut turnover = Turnover::begin(root.path()).expect("a look");
+        std::fs::rename(path("t-r0-s0"), path("spare/0e")).expect("renamed");
+        std::fs::rename(path("spare/0f"), path("t-r0-s1")).expect("renamed");
+        turnover.look().expect("a look");
+        make("t-r0-s2");
+        turnover.look().expect("a look");
+        std::fs::remove_dir_all(path("t-r0-s2")).expect("removed");
+        // The clock of the file system ticks every few milliseconds.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        make("t-r0-s3");
+        let turned = turnover.end().expect("a look");
+        assert_eq!(turned, Turned { files_made: 2, files_gone: 1, directories_gone: 1 });
+    }
+}
