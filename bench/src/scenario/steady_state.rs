@@ -30,8 +30,10 @@ pub const CASES: [Case; 2] = [Case { name: "pool", pool: true }, Case { name: "n
 const SEGMENT_BYTES: u64 = 4 << 20;
 /// The policy of the log.
 const SEGMENTS_KEPT: u64 = 8;
-/// Segments that wait to be used again before anything expires: as many as the log comes to hold, and what is on its way.
-const SEGMENTS_SPARE: u64 = 2 * SEGMENTS_KEPT;
+/// Until it holds so many, nothing is measured.
+const SEGMENTS_GROWN: u64 = 2 * SEGMENTS_KEPT;
+/// Segments that wait to be used again before anything expires: what the log comes to hold, and what it grows by when a pass is late.
+const SEGMENTS_SPARE: u64 = 4 * SEGMENTS_KEPT;
 const RECORD_BYTES: usize = 64 << 10;
 const IN_FLIGHT: usize = 16;
 /// A segment lasts a little longer than this, so that each is seen several times before it goes.
@@ -49,18 +51,7 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     let directory = context.subdirectory(format!("steady-state-{}", case.name.replace(' ', "-")))?;
     let mut ceiling = context.append_ceiling(&directory, RECORD_BYTES)?;
     let root = directory.join("store");
-    let mut config = with_segments_of(config(&root), SEGMENT_BYTES);
-    if !case.pool {
-        config.spare_bytes_max = 0;
-    }
-    let subject = Subject::open(config)?;
-    if case.pool {
-        subject.warm(SEGMENTS_SPARE, context.interrupt)?;
-    }
-    subject.keep_bytes("bench", SEGMENTS_KEPT * SEGMENT_BYTES)?;
-    // Unmeasured: the log grows to its size.
-    let grown = SEGMENTS_SPARE * SEGMENT_BYTES;
-    turn_over(context, &subject, &root, Until::new(UNBOUNDED, grown, context.interrupt))?;
+    let subject = open(context, case, &root)?;
     let (window, mut rounds) = (context.plan.window(), Rounds::default());
     for round in 0..context.plan.rounds {
         context.next_round(scenario, case.name, round);
@@ -75,6 +66,22 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<Outcome, BenchError> {
     context.clear(&directory)?;
     context.progress.step();
     Ok(rounds.outcome(scenario.name(), case.name))
+}
+
+/// A store whose log is at its size.
+fn open(context: &Context<'_>, case: &Case, root: &Path) -> Result<Subject, BenchError> {
+    let mut config = with_segments_of(config(root), SEGMENT_BYTES);
+    if !case.pool {
+        config.spare_bytes_max = 0;
+    }
+    let subject = Subject::open(config)?;
+    if case.pool {
+        subject.warm(SEGMENTS_SPARE, context.interrupt)?;
+    }
+    subject.keep_bytes("bench", SEGMENTS_KEPT * SEGMENT_BYTES)?;
+    let grown = SEGMENTS_GROWN * SEGMENT_BYTES;
+    turn_over(context, &subject, root, Until::new(UNBOUNDED, grown, context.interrupt))?;
+    Ok(subject)
 }
 
 /// Appends while another thread makes passes and looks what files there are.
@@ -124,6 +131,29 @@ fn per_thousand(turned: Turned, expired: u64) -> Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::interrupt::Interrupt;
+    use crate::progress::Progress;
+    use crate::scenario::{Plan, Scale};
+
+    #[test]
+    fn a_store_with_a_pool_makes_and_unlinks_nothing_and_one_without_unlinks_what_expires() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let plan = Plan { scale: Scale::Smoke, time: Duration::ZERO, rounds: 1, core: false };
+        let (progress, interrupt) = (Progress::over(0), Interrupt::default());
+        let context = Context { directory: directory.path(), plan, progress: &progress, interrupt: &interrupt };
+        let figures = |case: &Case| {
+            let root = directory.path().join(case.name);
+            let subject = open(&context, case, &root).expect("a store");
+            let until = Until::new(UNBOUNDED, 20 * SEGMENT_BYTES, &interrupt);
+            let (_, figures) = turn_over(&context, &subject, &root, until).expect("turned over");
+            subject.close().expect("closed");
+            figures
+        };
+        let [pool, no_pool] = CASES.each_ref().map(figures);
+        assert!(pool.values().all(|figure| *figure == 0.0), "{pool:?}");
+        // What expired last may still be there.
+        assert!((500.0..1_500.0).contains(&no_pool[&Metric::Unlinks]), "{no_pool:?}");
+    }
 
     #[test]
     fn figures_are_for_a_thousand_segments_and_no_numbers_where_nothing_expired() {
