@@ -130,7 +130,7 @@ mod tests {
             std::fs::create_dir_all(path(name)).expect("made");
             std::fs::write(path(name).join("data.0"), "x").expect("written");
         };
-        ["t-r0-s0", "spare/0f", "manifest"].map(make);
+        ["t-r0-s0", "spare/0f", "manifest"].into_iter().for_each(make);
         let mut turnover = Turnover::begin(root.path()).expect("a look");
         std::fs::rename(path("t-r0-s0"), path("spare/0e")).expect("renamed");
         std::fs::rename(path("spare/0f"), path("t-r0-s1")).expect("renamed");
@@ -147,18 +147,20 @@ mod tests {
         let root = tempfile::tempdir().expect("a directory");
         let born = |name: &str| {
             std::fs::write(root.path().join(name), "x").expect("written");
-            identity(&root.path().join(name).metadata().expect("its metadata"))
-                .1
-                .expect("a file knows when it was born")
+            identity(&root.path().join(name).metadata().expect("its metadata")).1
         };
         let first = born("first");
+        if first.is_none() {
+            eprintln!("skipped: this file system does not say when a file was made");
+            return;
+        }
         // The clock of a file system ticks every few milliseconds.
         std::thread::sleep(std::time::Duration::from_millis(20));
         let mut seen = Seen::default();
-        seen.see((7, Some(first)));
+        seen.see((7, first));
         seen.before = 1;
         seen.now.clear();
-        seen.see((7, Some(born("second"))));
+        seen.see((7, born("second")));
         assert_eq!((seen.made(), seen.gone()), (1, 1));
     }
 }

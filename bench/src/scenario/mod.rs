@@ -149,6 +149,7 @@ impl Scenario {
                 | Scenario::Levels
                 | Scenario::Shards
                 | Scenario::Mixed
+                | Scenario::SweepUnderLoad
                 | Scenario::ExpireMany
                 | Scenario::SteadyState
         )
@@ -210,9 +211,7 @@ impl Scenario {
             Scenario::Mixed => mixed::CASES.to_vec(),
             Scenario::Recovery => vec![recovery::CASE],
             Scenario::Idle => vec![idle::CASE],
-            Scenario::SweepUnderLoad => {
-                sweep_under_load::CASES.iter().filter(|case| case.core || !core).map(|case| case.name).collect()
-            }
+            Scenario::SweepUnderLoad => sweep_under_load::CASES.iter().map(|case| case.name).collect(),
             Scenario::ExpireMany => vec![expire_many::CASE],
             Scenario::SteadyState => steady_state::CASES.iter().map(|case| case.name).collect(),
         }

@@ -2,7 +2,7 @@
 //!
 //! Store: a window lasts from the deletion until the last byte is gone, and for a thousand appends at least. Ceiling: the same
 //! producer in a store that removes nothing, in the same round: `idle` for stores without a pool, which fill each new segment, and
-//! `idle, pool` for the one with. A figure beside it says how fast the bytes went.
+//! `idle with pool` for the one with. A figure beside it says how fast the bytes went.
 
 use super::beside::{append_alone, append_beside};
 use super::{Context, Plan, Scale, Scenario};
@@ -23,8 +23,6 @@ pub struct Case {
     way: Way,
     /// Whether files may be kept for new segments.
     pool: bool,
-    /// Whether a run without arguments has it.
-    pub core: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,12 +39,12 @@ enum Way {
 
 /// Each stands behind the one that it is compared with.
 pub const CASES: [Case; 6] = [
-    Case { name: "idle", way: Way::Idle, pool: false, core: true },
-    Case { name: "naive", way: Way::Naive, pool: false, core: false },
-    Case { name: "batched", way: Way::Batched, pool: false, core: false },
-    Case { name: "governed", way: Way::Governed, pool: false, core: true },
-    Case { name: "idle, pool", way: Way::Idle, pool: true, core: true },
-    Case { name: "recycled", way: Way::Governed, pool: true, core: true },
+    Case { name: "idle", way: Way::Idle, pool: false },
+    Case { name: "naive", way: Way::Naive, pool: false },
+    Case { name: "batched", way: Way::Batched, pool: false },
+    Case { name: "governed", way: Way::Governed, pool: false },
+    Case { name: "idle with pool", way: Way::Idle, pool: true },
+    Case { name: "recycled", way: Way::Governed, pool: true },
 ];
 
 /// A removal that takes longer than this has shown how slow it is.
@@ -54,11 +52,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
     let scenario = Scenario::SweepUnderLoad;
-    let cases: Vec<&Case> = CASES.iter().filter(|case| case.core || !context.plan.core).collect();
-    let mut measured: Vec<Rounds> = cases.iter().map(|_| Rounds::default()).collect();
+    let mut measured = CASES.each_ref().map(|_| Rounds::default());
     for round in 0..context.plan.rounds {
         let mut idle = Window::new();
-        for (case, rounds) in cases.iter().zip(&mut measured) {
+        for (case, rounds) in CASES.iter().zip(&mut measured) {
             context.next_round(scenario, case.name, round);
             let (window, figures) = run_case(context, case)?;
             rounds.store(&window, figures);
@@ -68,8 +65,8 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
             }
         }
     }
-    cases.iter().for_each(|_| context.progress.step());
-    Ok(measured.into_iter().zip(cases).map(|(rounds, case)| rounds.outcome(scenario.name(), case.name)).collect())
+    CASES.iter().for_each(|_| context.progress.step());
+    Ok(measured.into_iter().zip(&CASES).map(|(rounds, case)| rounds.outcome(scenario.name(), case.name)).collect())
 }
 
 /// A store of its own: none begins with what another left.
@@ -111,7 +108,6 @@ fn config_of(case: &Case, root: &Path) -> Config {
 fn victim_bytes(plan: Plan) -> u64 {
     match plan.scale {
         Scale::Smoke => 32 << 20,
-        Scale::Normal if plan.core => 512 << 20,
         Scale::Normal => 2 << 30,
         Scale::Full => 8 << 30,
     }
