@@ -9,7 +9,7 @@ use super::{Context, Plan, Scale, Scenario};
 use crate::error::BenchError;
 use crate::metrics::Metric;
 use crate::rounds::{Outcome, Rounds};
-use crate::subject::{Config, Subject, Victim, config};
+use crate::subject::{Config, Removal, Subject, Victim, config};
 use crate::window::{Figures, Window, mib};
 use std::path::Path;
 use std::time::Duration;
@@ -29,10 +29,8 @@ pub struct Case {
 enum Way {
     /// Nothing is removed.
     Idle,
-    /// One file after the other, as fast as it goes.
-    Naive,
-    /// Many at once, as fast as it goes.
-    Batched,
+    /// As fast as it goes, so many files at once; as many as by default.
+    Unpaced(Option<usize>),
     /// As a store does that sets nothing.
     Governed,
 }
@@ -40,8 +38,8 @@ enum Way {
 /// Each stands behind the one that it is compared with.
 pub const CASES: [Case; 6] = [
     Case { name: "idle", way: Way::Idle, pool: false },
-    Case { name: "naive", way: Way::Naive, pool: false },
-    Case { name: "batched", way: Way::Batched, pool: false },
+    Case { name: "naive", way: Way::Unpaced(Some(1)), pool: false },
+    Case { name: "batched", way: Way::Unpaced(None), pool: false },
     Case { name: "governed", way: Way::Governed, pool: false },
     Case { name: "idle with pool", way: Way::Idle, pool: true },
     Case { name: "recycled", way: Way::Governed, pool: true },
@@ -101,6 +99,10 @@ fn config_of(case: &Case, root: &Path) -> Config {
     let mut config = config(root);
     if !case.pool {
         config.spare_bytes_max = 0;
+    }
+    if let Way::Unpaced(batch) = case.way {
+        config.removal = Removal::Unpaced;
+        config.removal_batch = batch.unwrap_or(config.removal_batch);
     }
     config
 }

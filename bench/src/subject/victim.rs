@@ -6,12 +6,14 @@ use crate::interrupt::Interrupt;
 use crate::noise::noise;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use strandline::Topic;
+use strandline::{Counters, Topic};
 
 const TOPIC: &str = "victim";
 const VALUE_BYTES: u64 = 256 << 10;
 
-/// How often it is looked whether bytes are still there: seldom enough that looking does not show.
+/// How often the store is asked how many files it has done with, which costs next to nothing.
+const ASK_EVERY: Duration = Duration::from_millis(1);
+/// How often it is looked at least whether bytes are still there: seldom enough that looking does not show.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Segments that are there to be removed.
@@ -48,12 +50,22 @@ impl Victim<'_> {
         let (topic, started) = (Topic::new(TOPIC).map_err(store("naming a topic"))?, Instant::now());
         self.subject.store.delete_topic(&topic).map_err(store("deleting a topic"))?;
         loop {
-            let (left, time) = (bytes_below(&self.subject.root)?, started.elapsed());
+            let done = self.files_done();
+            let (left, looked) = (bytes_below(&self.subject.root)?, Instant::now());
+            let time = looked - started;
             if left == 0 || time > patience {
                 return Ok(Removed { bytes: self.bytes.saturating_sub(left), time });
             }
-            std::thread::sleep(LOOK_EVERY);
+            while self.files_done() == done && looked.elapsed() < LOOK_EVERY {
+                std::thread::sleep(ASK_EVERY);
+            }
         }
+    }
+
+    /// How many files the store has given to its pool or unlinked so far, by its own account.
+    fn files_done(&self) -> u64 {
+        let Counters { spared, removal, .. } = self.subject.store.counters();
+        spared + removal.files
     }
 }
 
