@@ -41,6 +41,10 @@ pub enum Metric {
     Passes,
     /// Segments that expired in that time, per second.
     SegmentsPerSecond,
+    /// Directories that were emptied and removed, per second; its ceiling removes one after the other.
+    DirectoriesPerSecond,
+    /// The same; its ceiling is `rm -rf` of all.
+    RmDirectoriesPerSecond,
     /// Files that were unlinked, for each 1,000 segments turned over.
     Unlinks,
     /// Directories that were removed, for each 1,000 segments turned over.
@@ -70,7 +74,7 @@ pub enum Summary {
 
 impl Metric {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Metric; 25] = [
+    pub const ALL: [Metric; 27] = [
         Metric::P50,
         Metric::P99,
         Metric::P999,
@@ -88,6 +92,8 @@ impl Metric {
         Metric::Backlog,
         Metric::Passes,
         Metric::SegmentsPerSecond,
+        Metric::DirectoriesPerSecond,
+        Metric::RmDirectoriesPerSecond,
         Metric::Unlinks,
         Metric::Rmdirs,
         Metric::Fallocates,
@@ -118,6 +124,8 @@ impl Metric {
             Metric::Backlog => "backlog_ms",
             Metric::Passes => "passes",
             Metric::SegmentsPerSecond => "segments_per_second",
+            Metric::DirectoriesPerSecond => "directories_per_second",
+            Metric::RmDirectoriesPerSecond => "rm_directories_per_second",
             Metric::Unlinks => "unlinks_per_1000",
             Metric::Rmdirs => "rmdirs_per_1000",
             Metric::Fallocates => "fallocates_per_1000",

@@ -1,6 +1,7 @@
 //! The subject: the store under test, through the few verbs that scenarios need. Nothing else knows its API.
 
 mod expiry;
+mod orphans;
 mod victim;
 
 use crate::error::{BenchError, store};

@@ -9,6 +9,7 @@ mod levels;
 mod many_logs;
 mod mixed;
 mod open_loop;
+mod orphans;
 mod paced;
 mod part;
 mod produce;
@@ -72,6 +73,8 @@ pub enum Scenario {
     ExpireMany,
     /// Appends and expiry in balance.
     SteadyState,
+    /// Directories that no log knows.
+    Orphans,
 }
 
 /// How large.
@@ -124,7 +127,7 @@ pub struct Context<'a> {
 
 impl Scenario {
     /// All of them, in the order in which they run.
-    pub const ALL: [Scenario; 14] = [
+    pub const ALL: [Scenario; 15] = [
         Scenario::AppendLatency,
         Scenario::AppendThroughput,
         Scenario::OpenLoop,
@@ -139,6 +142,7 @@ impl Scenario {
         Scenario::SweepUnderLoad,
         Scenario::ExpireMany,
         Scenario::SteadyState,
+        Scenario::Orphans,
     ];
 
     /// Whether a run without arguments has it.
@@ -152,6 +156,7 @@ impl Scenario {
                 | Scenario::SweepUnderLoad
                 | Scenario::ExpireMany
                 | Scenario::SteadyState
+                | Scenario::Orphans
         )
     }
 
@@ -172,6 +177,7 @@ impl Scenario {
             Scenario::SweepUnderLoad => "sweep-under-load",
             Scenario::ExpireMany => "expire-many",
             Scenario::SteadyState => "steady-state",
+            Scenario::Orphans => "orphans",
         }
     }
 
@@ -192,6 +198,7 @@ impl Scenario {
             Scenario::SweepUnderLoad => sweep_under_load::ABOUT,
             Scenario::ExpireMany => expire_many::ABOUT,
             Scenario::SteadyState => steady_state::ABOUT,
+            Scenario::Orphans => orphans::ABOUT,
         }
     }
 
@@ -214,6 +221,7 @@ impl Scenario {
             Scenario::SweepUnderLoad => sweep_under_load::CASES.iter().map(|case| case.name).collect(),
             Scenario::ExpireMany => vec![expire_many::CASE],
             Scenario::SteadyState => steady_state::CASES.iter().map(|case| case.name).collect(),
+            Scenario::Orphans => vec![orphans::CASE],
         }
     }
 
@@ -245,6 +253,7 @@ impl Scenario {
             Scenario::SweepUnderLoad => sweep_under_load::run(context),
             Scenario::ExpireMany => expire_many::run(context),
             Scenario::SteadyState => steady_state::run(context),
+            Scenario::Orphans => orphans::run(context),
         }
     }
 }
