@@ -64,6 +64,19 @@ pub struct RetentionCounts {
     pub backlog_bytes: u128,
 }
 
+/// What orphan passes count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrphanCounts {
+    /// Directories that were given up, and wait in the trash.
+    pub given_up: u64,
+    /// Orphans whose bytes are gone.
+    pub removed: u64,
+    /// Directories that could not be given up, each time.
+    pub failed: u64,
+    /// How many directories the last pass found for each reason, as its report counts them. No sum: what it is now.
+    pub left: BTreeMap<&'static str, usize>,
+}
+
 impl RetentionCounts {
     /// Adds what a pass did. A dry run did nothing.
     pub fn note(&mut self, report: &Report) {

@@ -2,12 +2,15 @@
 //!
 //! Nothing is decided here, and nothing is removed here: the store looks once more, records what it gives up, and lets it wait in the trash.
 
+use crate::clock::SharedClock;
 use crate::decide::{
-    self, Answers, Attempts, Authority, AuthorityError, Brake, ClockGuard, DirectoryName, Explained, HeldOrphan,
-    Inquiry, LiveSet, Mode, Now, Reading, Ready, Reported, ReviewLimits, Sightings, Skipped, Survey, WhyHeld,
+    self, Answers, Attempts, Authority, AuthorityError, Brake, DirectoryName, Explained, HeldOrphan, Inquiry, LiveSet,
+    Mode, Now, Reading, Ready, Reported, ReviewLimits, Sightings, Skipped, Survey, WhyHeld,
 };
 use crate::entries::{self, Seen};
 use crate::host::{HostKeeps, ask};
+use crate::metrics::OrphanCounts;
+use crate::worker::Pass;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -53,6 +56,22 @@ pub enum OrphanSkip {
     /// The store did not say what its manifest lists.
     #[error("the store does not say what it lists: {0}; no orphan is looked for until it does")]
     Listed(#[from] OrphanError),
+}
+
+impl OrphanSkip {
+    /// The cause, as metrics label it.
+    #[must_use]
+    pub fn cause(&self) -> &'static str {
+        match self {
+            OrphanSkip::Skipped(Skipped::Off) => "off",
+            OrphanSkip::Skipped(Skipped::ClockHeld(_)) => "clock_held",
+            OrphanSkip::Skipped(Skipped::AuthorityPartial) => "authority_partial",
+            OrphanSkip::Skipped(Skipped::AuthorityEmpty { .. }) => "authority_empty",
+            OrphanSkip::Skipped(Skipped::Aborted(_)) => "authority_failed",
+            OrphanSkip::Root(_) => "root",
+            OrphanSkip::Listed(_) => "listed",
+        }
+    }
 }
 
 /// A directory that could not be given up. It is tried again, after the others.
@@ -146,24 +165,52 @@ impl fmt::Display for OrphanReport {
     }
 }
 
+impl Pass for OrphanSweep {
+    const NAME: &'static str = "orphans";
+    type Limits = OrphanLimits;
+    type Report = OrphanReport;
+    type Skip = OrphanSkip;
+    type Counts = OrphanCounts;
+
+    fn pass(&mut self, store: &Store, at: Reading, limits: &OrphanLimits) -> Result<OrphanReport, OrphanSkip> {
+        OrphanSweep::pass(self, store, at, limits)
+    }
+
+    /// What failed stays: without a pause it would be tried over and over.
+    fn is_due_again(report: &OrphanReport) -> bool {
+        report.budget_spent && report.failures.is_empty() && !report.given_up.is_empty()
+    }
+
+    fn cause(skip: &OrphanSkip) -> &'static str {
+        skip.cause()
+    }
+
+    fn count(report: &OrphanReport, counts: &mut OrphanCounts) {
+        counts.given_up += report.given_up.len() as u64;
+        counts.removed += report.let_go.gone.len() as u64;
+        counts.failed += report.failures.len() as u64;
+        counts.left = report.counts();
+    }
+}
+
 /// Makes passes over one store. What was sighted is remembered between them, in memory only: a restart starts again.
 #[derive(Debug)]
 pub struct OrphanSweep {
-    clock: ClockGuard,
+    clock: SharedClock,
     sightings: Sightings,
     attempts: Attempts,
 }
 
 impl OrphanSweep {
-    /// Begins at the clock's reading when the store was opened.
-    #[must_use]
-    pub fn new(clock: ClockGuard) -> OrphanSweep {
-        OrphanSweep { clock, sightings: Sightings::default(), attempts: Attempts::default() }
+    /// Begins with a guard of the clock that was made when the store was opened.
+    pub fn new(clock: impl Into<SharedClock>) -> OrphanSweep {
+        OrphanSweep { clock: clock.into(), sightings: Sightings::default(), attempts: Attempts::default() }
     }
 
-    /// The clock's guard, for an operator who confirms the time.
-    pub fn clock(&mut self) -> &mut ClockGuard {
-        &mut self.clock
+    /// The guard of the clock, for an operator who confirms the time.
+    #[must_use]
+    pub fn clock(&self) -> &SharedClock {
+        &self.clock
     }
 
     /// One pass at this reading of the clocks.

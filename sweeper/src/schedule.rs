@@ -2,12 +2,13 @@
 
 use crate::bell::Bell;
 use crate::clock::{self, SharedClock};
-use crate::decide::{self, ClockGuard, LogExplained, SegmentExplained};
+use crate::decide::{self, ClockGuard, LogExplained, Mode, SegmentExplained};
 use crate::explain::Asked;
+use crate::orphans::{OrphanLimits, OrphanSweep};
 use crate::pass::{Limits, Skip, Sweep};
 use crate::pins::PinBoard;
 use crate::supervisor::Supervisor;
-use crate::worker::{Every, Worker};
+use crate::worker::{Every, Tended, Worker};
 use std::sync::Arc;
 use std::time::Duration;
 use strandline::id::SegmentId;
@@ -18,11 +19,16 @@ use strandline::{LogId, Store};
 pub struct Schedule {
     /// Retention: what expires, what rolls by age. Default every 60 s.
     pub retention: Every<Limits>,
+    /// Orphan directories. Default every 300 s, and only to report. In the mode `off` there is no such worker.
+    pub orphans: Every<OrphanLimits>,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { retention: Every { interval: Duration::from_secs(60), limits: Limits::default() } }
+        Schedule {
+            retention: Every { interval: Duration::from_secs(60), limits: Limits::default() },
+            orphans: Every { interval: Duration::from_secs(300), limits: OrphanLimits::default() },
+        }
     }
 }
 
@@ -35,6 +41,7 @@ pub struct Sweeper {
     clock: SharedClock,
     pins: PinBoard,
     retention: Worker<Sweep>,
+    orphans: Option<Worker<OrphanSweep>>,
     /// Stops the workers when it is dropped.
     _supervisor: Supervisor,
 }
@@ -58,6 +65,10 @@ impl Sweeper {
         let mut seen = store.policies().changes();
         let sweep = Sweep::new(clock.clone()).with_pins(pins.clone());
         let retention = Worker::new(store.clone(), sweep, schedule.retention, bell.clone());
+        let orphans = (schedule.orphans.limits.review.mode != Mode::Off)
+            .then(|| Worker::new(store.clone(), OrphanSweep::new(clock.clone()), schedule.orphans, bell.clone()));
+        let mut workers: Vec<Box<dyn Tended>> = vec![Box::new(retention.clone())];
+        workers.extend(orphans.iter().map(|worker| Box::new(worker.clone()) as Box<dyn Tended>));
         let (watched, nudged) = (store.clone(), retention.clone());
         let look = move || {
             let changes = watched.policies().changes();
@@ -66,8 +77,8 @@ impl Sweeper {
                 nudged.nudge();
             }
         };
-        let supervisor = Supervisor::start(vec![Box::new(retention.clone())], bell, look)?;
-        Ok(Sweeper { store, schedule, clock, pins, retention, _supervisor: supervisor })
+        let supervisor = Supervisor::start(workers, bell, look)?;
+        Ok(Sweeper { store, schedule, clock, pins, retention, orphans, _supervisor: supervisor })
     }
 
     /// The worker that makes retention passes. A change of a policy nudges it within about a second; a host that keeps the bindings
@@ -77,15 +88,22 @@ impl Sweeper {
         &self.retention
     }
 
+    /// The worker that sweeps orphans; none in the mode `off`.
+    #[must_use]
+    pub fn orphans(&self) -> Option<&Worker<OrphanSweep>> {
+        self.orphans.as_ref()
+    }
+
     /// Has every worker make a pass at once.
     pub fn nudge(&self) {
         self.retention.nudge();
+        self.orphans.iter().for_each(Worker::nudge);
     }
 
     /// Whether every worker is well.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        self.retention.health().is_well()
+        self.retention.health().is_well() && self.orphans.iter().all(|worker| worker.health().is_well())
     }
 
     /// An operator says that the wall clock is right: what was held because it jumped goes on.

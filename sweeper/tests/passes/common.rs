@@ -6,6 +6,7 @@ use strandline::policy::{Bound, Policy};
 use strandline::{Config, Log, LogId, LogInfo, RangeNumber, Record, SegmentState, Store, Topic};
 use strandline_sweeper::clock;
 use strandline_sweeper::decide::{ClockGuard, Reading};
+use strandline_sweeper::orphans::OrphanLimits;
 use strandline_sweeper::pass::{Limits, Sweep};
 use strandline_sweeper::report::Report;
 use strandline_sweeper::schedule::{Schedule, Sweeper};
@@ -84,7 +85,9 @@ pub fn give(store: &Store, name: &str, policy: Policy) {
 
 /// A schedule on which nothing happens by itself for the length of a test.
 pub fn rarely(limits: Limits) -> Schedule {
-    Schedule { retention: Every { interval: Duration::from_secs(3_600), limits } }
+    let interval = Duration::from_secs(3_600);
+    let orphans = Every { interval, limits: OrphanLimits::default() };
+    Schedule { retention: Every { interval, limits }, orphans }
 }
 
 pub fn sweep() -> Sweep {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use strandline::policy::{Bound, Policy};
 use strandline::{Offset, ReadError, Store};
 use strandline_sweeper::clock;
-use strandline_sweeper::decide::{HeldBy, Reading};
+use strandline_sweeper::decide::{HeldBy, Mode, Reading};
 use strandline_sweeper::pass::Limits;
 use strandline_sweeper::schedule::Sweeper;
 
@@ -92,14 +92,28 @@ fn a_cap_leaves_the_rest_for_the_next_pass_which_is_due_at_once() {
 }
 
 #[test]
-fn os_09_the_sweep_runs_by_itself_and_says_when_it_did() {
+fn os_09_the_sweeps_run_by_themselves_and_say_when_they_did() {
     let root = tempfile::tempdir().expect("a directory");
     let store = Arc::new(Store::open(config(root.path())).expect("a store"));
-    let sweeper = Sweeper::start(store.clone(), rarely(Limits::default())).expect("a thread");
+    append(&store, "known"); // An empty list beside a directory would stop the orphan sweep.
+    std::fs::create_dir(root.path().join("store").join("lost-r0-s0")).expect("a directory that nobody knows");
+    let schedule = rarely(Limits::default());
+    let sweeper = Sweeper::start(store.clone(), schedule).expect("a thread");
+    let orphans = || sweeper.orphans().expect("a worker").health();
     wait_for_passes(&sweeper, 1);
+    until("a pass of the orphan sweep", || orphans().passes == 1);
     let health = sweeper.retention().health();
     assert!(health.is_well() && sweeper.is_well() && health.last_pass_at_ms.is_some(), "{health:?}");
+    let counts = sweeper.orphans().expect("a worker").metrics().counts;
+    assert!(counts.left["young"] >= 1 && counts.given_up == 0, "{:?}", orphans());
     // By hand, for what the store cannot see.
     sweeper.nudge();
     wait_for_passes(&sweeper, 2);
+    until("another pass of the orphan sweep", || orphans().passes == 2);
+    drop(sweeper);
+    let mut off = schedule;
+    off.orphans.limits.review.mode = Mode::Off;
+    let sweeper = Sweeper::start(store, off).expect("a thread");
+    wait_for_passes(&sweeper, 1);
+    assert!(sweeper.orphans().is_none() && sweeper.is_well(), "a sweep that is off is no ill worker");
 }
