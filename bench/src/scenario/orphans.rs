@@ -31,17 +31,10 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
     let mut rounds = Rounds::default();
     for round in 0..context.plan.rounds {
         context.next_round(scenario, CASE, round);
-        let mut timed = |root: &Path, empty: &mut dyn FnMut() -> Result<(), BenchError>| {
-            make_orphans(root, count)?;
-            context.settle()?;
-            let started = Instant::now();
-            empty()?;
-            Ok::<f64, BenchError>(count as f64 / started.elapsed().as_secs_f64())
-        };
-        let of_store = timed(&root, &mut || subject.empty_orphans(count))?;
+        let of_store = per_second(context, &root, count, || subject.empty_orphans(count))?;
         let lot = context.subdirectory("orphans-of-others".to_owned())?;
-        let of_std = timed(&lot, &mut || remove_each(&lot))?;
-        let of_rm = timed(&lot, &mut || rm(&lot))?;
+        let of_std = per_second(context, &lot, count, || remove_each(&lot))?;
+        let of_rm = per_second(context, &lot, count, || rm(&lot))?;
         let figures = |each, whole| {
             Figures::from([(Metric::DirectoriesPerSecond, each), (Metric::RmDirectoriesPerSecond, whole)])
         };
@@ -57,6 +50,20 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
 
 fn directories(plan: Plan) -> u64 {
     if plan.scale == Scale::Smoke { 200 } else { 10_000 }
+}
+
+/// Makes the directories, has them emptied, and says how fast that went.
+fn per_second(
+    context: &Context<'_>,
+    root: &Path,
+    count: u64,
+    empty: impl FnOnce() -> Result<(), BenchError>,
+) -> Result<f64, BenchError> {
+    make_orphans(root, count)?;
+    context.settle()?;
+    let started = Instant::now();
+    empty()?;
+    Ok(count as f64 / started.elapsed().as_secs_f64())
 }
 
 /// Makes directories as a store has them whose segments nobody knows any more. Their header blocks were never written.
