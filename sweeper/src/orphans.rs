@@ -280,11 +280,17 @@ impl OrphanSweep {
             return;
         }
         let hold_until_ms = now.ms.saturating_add(limits.hold_ms);
-        for one in ready {
-            let name = one.candidate.name.clone();
-            match give_up(store, &one, list, hold_until_ms) {
+        let (listed, unlisted): (Vec<Ready>, Vec<Ready>) = ready.into_iter().partition(|one| list.has(one).is_some());
+        // What has a reading is text.
+        let named = |one: &Ready| String::from_utf8_lossy(one.candidate.name.as_bytes()).into_owned();
+        let directories = unlisted.iter().map(|one| (named(one), entries::sighted(&one.candidate)));
+        let answers = store.give_up_directories(directories, hold_until_ms);
+        let of_segments = listed.iter().map(|one| give_up_segment(store, one, list, hold_until_ms)).collect::<Vec<_>>();
+        for (one, answer) in unlisted.into_iter().zip(answers).chain(listed.into_iter().zip(of_segments)) {
+            match answer {
                 Ok(GivenUp::Held(_) | GivenUp::Absent) => report.given_up.push(one),
                 Err(error) => {
+                    let name = one.candidate.name;
                     self.attempts.failed(&name);
                     report.failures.push(OrphanFailure { name, error });
                 }
@@ -322,6 +328,11 @@ impl List {
         (!self.host).then_some(&self.segments)
     }
 
+    /// The segment of a candidate that the manifest lists.
+    fn has<'a>(&self, ready: &'a Ready) -> Option<&'a SegmentId> {
+        ready.candidate.readings.iter().find(|id| self.segments.contains(id))
+    }
+
     /// Asks about all candidates, and judges the answers.
     fn explain(&self, keeps: &HostKeeps<'_>, found: &decide::Candidates) -> Result<Explained, Skipped> {
         let inquiry = Inquiry::new(found);
@@ -345,19 +356,12 @@ impl List {
     }
 }
 
-/// Gives one directory up: as a segment where the manifest lists it, which happens only when the host has the say.
-fn give_up(store: &Store, ready: &Ready, list: &List, hold_until_ms: u64) -> Result<GivenUp, OrphanError> {
-    let candidate = &ready.candidate;
-    if let Some(segment) = candidate.readings.iter().find(|id| list.segments.contains(id)) {
-        let uid = list.uids.iter().find(|(_, listed)| *listed == segment).map(|(uid, _)| *uid);
-        return match uid {
-            Some(uid) => store.give_up_segment(segment, uid, hold_until_ms),
-            None => Ok(GivenUp::Absent), // It is on its way out already.
-        };
-    }
-    // What has a reading is text.
-    let name = String::from_utf8_lossy(candidate.name.as_bytes()).into_owned();
-    store.give_up_directory(&name, entries::sighted(candidate), hold_until_ms)
+/// Gives a segment up that the manifest lists, which happens only when the host has the say.
+fn give_up_segment(store: &Store, ready: &Ready, list: &List, hold_until_ms: u64) -> Result<GivenUp, OrphanError> {
+    // One without a file of its own in the list is on its way out already.
+    let Some(segment) = list.has(ready) else { return Ok(GivenUp::Absent) };
+    let uid = list.uids.iter().find(|(_, listed)| *listed == segment).map(|(uid, _)| *uid);
+    uid.map_or(Ok(GivenUp::Absent), |uid| store.give_up_segment(segment, uid, hold_until_ms))
 }
 
 /// The reason of an authority that gave no answer.

@@ -20,6 +20,7 @@ mod returns;
 pub mod shared_buffer;
 pub mod sim;
 pub mod slot;
+pub mod together;
 pub mod transfer;
 pub mod uring;
 

@@ -12,4 +12,5 @@ pub mod release;
 pub mod remover;
 pub mod reuse;
 pub mod spares;
+pub mod syncs;
 pub mod trash;

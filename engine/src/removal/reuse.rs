@@ -2,6 +2,7 @@
 
 use super::recycle;
 use super::spares::Spares;
+use super::syncs::Syncs;
 use crate::format::segment::SegmentHeader;
 use crate::id::Generation;
 use crate::layout;
@@ -14,7 +15,12 @@ use strandline_disk::{Access, Disk, DiskError, Errno, File, OpenFile, transfer};
 /// # Errors
 /// What the disk answered. The spare file is then out of the pool; what is left of it in the segment's place is found by whoever
 /// prepares that segment again.
-pub async fn reuse<D: Disk>(disk: &D, spares: &Spares, header: &SegmentHeader) -> Result<Option<File>, DiskError> {
+pub async fn reuse<D: Disk>(
+    disk: &D,
+    spares: &Spares,
+    syncs: &Syncs,
+    header: &SegmentHeader,
+) -> Result<Option<File>, DiskError> {
     let Some(spare) = spares.take(header.size) else { return Ok(None) };
     let pool = recycle::pool(disk).await.inspect_err(|_| spares.put_back(spare))?;
     let root = disk.root();
@@ -44,8 +50,8 @@ pub async fn reuse<D: Disk>(disk: &D, spares: &Spares, header: &SegmentHeader) -
     }
     recycle::write_header(disk, &file, header).await?;
     // Without these two the directory could be back in the pool after a power cut, under a record that was acknowledged.
-    transfer::sync_directory(disk, &root).await?;
-    transfer::sync_directory(disk, &pool).await?;
+    syncs.root.sync(disk, &root).await?;
+    syncs.pool.sync(disk, &pool).await?;
     spares.note_reused();
     Ok(Some(file))
 }

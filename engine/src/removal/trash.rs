@@ -4,6 +4,7 @@
 //! look at what stands there now; one between the move back and its edit moves it into the trash again. Nothing is ever lost by either.
 
 use super::evidence::{self, Contents, Evidence};
+use super::syncs::Syncs;
 use crate::format::manifest::ReleaseReason;
 use crate::id::{SegmentId, Uid};
 use crate::layout;
@@ -69,7 +70,8 @@ pub struct Found {
 pub async fn find<D: Disk>(disk: &D, state: &State, degraded: bool) -> Result<Found, DiskError> {
     let trash = open(disk).await?;
     // A directory that a crash caught on its way is made to stay where it is seen now: what is decided here is decided about its place.
-    sync_both(disk, &trash).await?;
+    let syncs = Syncs::default();
+    sync_both(disk, &trash, &syncs).await?;
     let mut found = Found::default();
     let mut there = BTreeSet::new();
     for entry in disk.list(&trash)? {
@@ -95,7 +97,7 @@ pub async fn find<D: Disk>(disk: &D, state: &State, degraded: bool) -> Result<Fo
         let name = layout::directory_name(&record.segment);
         match is_still_it(disk, state, &listed, (*uid, &name)).await? {
             Still::It => {
-                move_in(disk, &trash, &name, *uid).await?;
+                move_in(disk, &trash, &syncs, (&name, *uid)).await?;
                 found.held.insert(*uid);
             }
             Still::Gone => found.gone.push(*uid),
@@ -150,14 +152,19 @@ async fn is_still_it<D: Disk>(
 ///
 /// # Errors
 /// What the disk answered; ENOTEMPTY or EXIST when its place is taken. It is moved or not, and seen by the next open.
-pub async fn move_in<D: Disk>(disk: &D, trash: &Directory, name: &Name, uid: Uid) -> Result<bool, DiskError> {
+pub async fn move_in<D: Disk>(
+    disk: &D,
+    trash: &Directory,
+    syncs: &Syncs,
+    (name, uid): (&Name, Uid),
+) -> Result<bool, DiskError> {
     let place = layout::uid_directory_name(uid);
     let moved = match transfer::rename_to(disk, (&disk.root(), name), (trash, &place)).await {
         Ok(()) => true,
         Err(error) if error.is_absent() => false,
         Err(error) => return Err(error),
     };
-    sync_both(disk, trash).await?;
+    sync_both(disk, trash, syncs).await?;
     Ok(moved)
 }
 
@@ -165,14 +172,14 @@ pub async fn move_in<D: Disk>(disk: &D, trash: &Directory, name: &Name, uid: Uid
 ///
 /// # Errors
 /// What the disk answered; ENOTEMPTY, EXIST or ENOTDIR when its name is taken.
-pub async fn move_out<D: Disk>(disk: &D, uid: Uid, name: &Name) -> Result<bool, DiskError> {
+pub async fn move_out<D: Disk>(disk: &D, syncs: &Syncs, uid: Uid, name: &Name) -> Result<bool, DiskError> {
     let trash = open(disk).await?;
     match transfer::rename_to(disk, (&trash, &layout::uid_directory_name(uid)), (&disk.root(), name)).await {
         Ok(()) => {}
         Err(error) if error.is_absent() => return Ok(false),
         Err(error) => return Err(error),
     }
-    sync_both(disk, &trash).await?;
+    sync_both(disk, &trash, syncs).await?;
     Ok(true)
 }
 
@@ -192,13 +199,13 @@ pub async fn holds<D: Disk>(disk: &D, uid: Uid) -> Result<bool, DiskError> {
 ///
 /// # Errors
 /// What the disk answered. What is left is removed when this is called again.
-pub async fn remove<D: Disk>(disk: &D, uid: Uid, listed: &HashSet<Uid>) -> Result<Removed, DiskError> {
+pub async fn remove<D: Disk>(disk: &D, syncs: &Syncs, uid: Uid, listed: &HashSet<Uid>) -> Result<Removed, DiskError> {
     let (trash, name) = (open(disk).await?, layout::uid_directory_name(uid));
     let directory = match transfer::open_directory(disk, &trash, &name).await {
         Ok(directory) => directory,
         Err(error) if error.is_absent() => {
             // It may have been removed just before a kill, and not durably.
-            transfer::sync_directory(disk, &trash).await?;
+            syncs.trash.sync(disk, &trash).await?;
             return Ok(Removed::Gone);
         }
         Err(error) => return Err(error),
@@ -226,7 +233,7 @@ pub async fn remove<D: Disk>(disk: &D, uid: Uid, listed: &HashSet<Uid>) -> Resul
         _ => {}
     }
     // Without this it could come back after the manifest has forgotten it.
-    transfer::sync_directory(disk, &trash).await?;
+    syncs.trash.sync(disk, &trash).await?;
     Ok(Removed::Gone)
 }
 
@@ -248,7 +255,7 @@ async fn shrink<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result
 }
 
 /// A rename is durable when both directories are.
-async fn sync_both<D: Disk>(disk: &D, trash: &Directory) -> Result<(), DiskError> {
-    transfer::sync_directory(disk, trash).await?;
-    transfer::sync_directory(disk, &disk.root()).await
+async fn sync_both<D: Disk>(disk: &D, trash: &Directory, syncs: &Syncs) -> Result<(), DiskError> {
+    syncs.trash.sync(disk, trash).await?;
+    syncs.root.sync(disk, &disk.root()).await
 }

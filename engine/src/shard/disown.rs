@@ -109,11 +109,11 @@ impl<D: Disk> Shard<D> {
         log.closed.retain(|closed| closed.uid != uid);
         log.show();
         self.ahead.forget(number);
-        let disk = self.disk.clone();
+        let (disk, syncs) = (self.disk.clone(), self.syncs.clone());
         self.spawn(async move {
             let moved = async {
                 let trash = trash::open(&disk).await?;
-                trash::move_in(&disk, &trash, &crate::layout::directory_name(&segment), uid).await
+                trash::move_in(&disk, &trash, &syncs, (&crate::layout::directory_name(&segment), uid)).await
             };
             let moved = moved.await.map_err(VerbError::from);
             Event::Done(Box::new(move |shard: &mut Shard<D>| {

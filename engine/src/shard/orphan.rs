@@ -14,13 +14,18 @@ use crate::pending::Answer;
 use crate::removal::evidence::{self, Contents, Evidence};
 use crate::removal::going::Outgoing;
 use crate::removal::release::Given;
+use crate::removal::syncs::Syncs;
 use crate::removal::trash::{self, Removed};
+use futures_util::future::join_all;
 use std::collections::HashSet;
 use std::ops::Bound;
 use strandline_disk::{Disk, EntryKind, Errno, Name, transfer};
 
 /// How many segments are listed at once, about: the shard has other work.
 const LISTED_AT_ONCE: usize = 4_096;
+
+/// How many directories whose hold is over are removed at once. Two files of each may be open.
+const LET_GO_AT_ONCE: usize = 32;
 
 /// What is answered.
 pub type OrphanAnswer<T> = Result<T, OrphanError>;
@@ -238,7 +243,7 @@ impl<D: Disk> Shard<D> {
         let durable = (!is_recorded && late.is_none()).then(|| self.edits.submit(vec![edit]));
         // No segment of this name is made from now on, until the directory is out of its place.
         let outgoing = Outgoing::new(Given { uid, record, blocks: None }, &self.siblings.removal.going);
-        let (disk, edits) = (self.disk.clone(), self.edits.clone());
+        let (disk, edits, syncs) = (self.disk.clone(), self.edits.clone(), self.syncs.clone());
         self.spawn(async move {
             let moved = async {
                 if let Some(durable) = durable {
@@ -246,7 +251,7 @@ impl<D: Disk> Shard<D> {
                     durable.await.map_err(VerbError::from)?;
                 }
                 let trash = trash::open(&disk).await?;
-                let moved = trash::move_in(&disk, &trash, &named.name, uid).await?;
+                let moved = trash::move_in(&disk, &trash, &syncs, (&named.name, uid)).await?;
                 if let Some(edit) = late {
                     edits.submit(vec![edit]).await.map_err(VerbError::from)?;
                 }
@@ -299,9 +304,9 @@ impl<D: Disk> Shard<D> {
         let Ok(named) = self.claim_orphan(name.as_str()) else { return answer.give(Err(taken())) };
         let taken = taken();
         self.siblings.held.take(uid);
-        let (disk, edits) = (self.disk.clone(), self.edits.clone());
+        let (disk, edits, syncs) = (self.disk.clone(), self.edits.clone(), self.syncs.clone());
         self.spawn(async move {
-            let moved = move_back(&disk, uid, &named.name, taken).await;
+            let moved = move_back(&disk, &syncs, (uid, &named.name), taken).await;
             // One that could not be moved waits on. Where that cannot be seen now, the next open looks.
             let waits_on = moved.is_err() && trash::holds(&disk, uid).await.unwrap_or(false);
             let result = match &moved {
@@ -335,26 +340,28 @@ impl<D: Disk> Shard<D> {
             state.logs.values().flat_map(|log| log.segments.values()).map(|record| record.uid).collect();
         // None of them is taken back from now on.
         due.iter().for_each(|uid| self.siblings.held.take(*uid));
-        let (disk, edits) = (self.disk.clone(), self.edits.clone());
+        let (disk, edits, syncs) = (self.disk.clone(), self.edits.clone(), self.syncs.clone());
         self.spawn(async move {
             let (mut let_go, mut failed) = (LetGo::default(), None);
-            for uid in due {
-                let removed = match trash::remove(&disk, uid, &listed).await {
-                    Ok(Removed::Kept(reason)) => Err(reason),
-                    Ok(_) => edits.submit(vec![Edit::Gone { uid }]).await.map_err(|error| {
-                        let reason = error.to_string();
-                        failed.get_or_insert(VerbError::from(error));
-                        reason
-                    }),
-                    Err(error) => {
-                        let reason = error.to_string();
-                        failed.get_or_insert(VerbError::Disk(error));
-                        Err(reason)
+            for some in due.chunks(LET_GO_AT_ONCE) {
+                let removed = join_all(some.iter().map(|uid| trash::remove(&disk, &syncs, *uid, &listed))).await;
+                let mut gone = Vec::new();
+                for (uid, removed) in some.iter().zip(removed) {
+                    match removed {
+                        Ok(Removed::Gone) => gone.push(*uid),
+                        Ok(Removed::Kept(reason)) => let_go.kept.push((*uid, reason)),
+                        Err(error) => {
+                            let_go.kept.push((*uid, error.to_string()));
+                            failed.get_or_insert(VerbError::Disk(error));
+                        }
                     }
-                };
-                match removed {
-                    Ok(()) => let_go.gone.push(uid),
-                    Err(reason) => let_go.kept.push((uid, reason)),
+                }
+                match edits.submit(gone.iter().map(|uid| Edit::Gone { uid: *uid }).collect()).await {
+                    Ok(()) => let_go.gone.extend(gone),
+                    Err(error) => {
+                        let_go.kept.extend(gone.into_iter().map(|uid| (uid, error.to_string())));
+                        failed.get_or_insert(VerbError::from(error));
+                    }
                 }
             }
             Event::Done(Box::new(move |shard| {
@@ -448,14 +455,19 @@ fn may_be_given_up(state: &State, named: &Named, contents: &Contents) -> Result<
     }
 }
 
-async fn move_back<D: Disk>(disk: &D, uid: Uid, name: &Name, taken: OrphanError) -> Result<(), OrphanError> {
+async fn move_back<D: Disk>(
+    disk: &D,
+    syncs: &Syncs,
+    (uid, name): (Uid, &Name),
+    taken: OrphanError,
+) -> Result<(), OrphanError> {
     // An empty directory of that name would be replaced without a word.
     match disk.stat(&disk.root(), name) {
         Ok(_) => return Err(taken),
         Err(error) if error.is_absent() => {}
         Err(error) => return Err(error.into()),
     }
-    match trash::move_out(disk, uid, name).await {
+    match trash::move_out(disk, syncs, uid, name).await {
         Ok(true) => Ok(()),
         Ok(false) => Err(OrphanError::NotHeld { uid }),
         Err(error) if [Errno::NOTEMPTY, Errno::EXIST, Errno::NOTDIR].contains(&error.errno) => Err(taken),

@@ -15,6 +15,7 @@ use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
 use crate::log::{Making, Successor};
 use crate::manifest::{Edits, ManifestError};
+use crate::removal::syncs::Syncs;
 use crate::removal::{recycle, reuse};
 use crate::segment::active::PreparedFile;
 use crate::segment::survey;
@@ -100,9 +101,9 @@ impl<D: Disk> Shard<D> {
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
         let (config, store, epoch) = (self.config.clone(), self.store, log.epoch);
         let size = grade(log.options.segment_bytes.unwrap_or(config.segment_bytes));
-        let siblings = self.siblings.clone();
+        let (siblings, syncs) = (self.siblings.clone(), self.syncs.clone());
         self.spawn_background(number, async move {
-            let plan = Plan { disk, config, store, epoch, size, making, siblings };
+            let plan = Plan { disk, config, store, epoch, size, making, siblings, syncs };
             Event::Prepared { log: number, result: plan.make(segment, edits).await }
         });
     }
@@ -118,6 +119,7 @@ struct Plan<D> {
     size: u64,
     making: Rc<Making>,
     siblings: Arc<Siblings>,
+    syncs: Syncs,
 }
 
 impl<D: Disk> Plan<D> {
@@ -164,7 +166,7 @@ impl<D: Disk> Plan<D> {
             host.0.register(segment, answer);
             answered.await.map_err(PrepareError::Host)?;
         }
-        if let Some(file) = reuse::reuse(&self.disk, &self.siblings.removal.spares, &header).await? {
+        if let Some(file) = reuse::reuse(&self.disk, &self.siblings.removal.spares, &self.syncs, &header).await? {
             // Another may be wanted in its place.
             self.siblings.removal.inbox.nudge();
             return Ok(Some((header, file, true)));
@@ -185,7 +187,7 @@ impl<D: Disk> Plan<D> {
         transfer::sync(&self.disk, &file).await?;
         // Without these two the file, or its directory, could be gone after a power cut.
         transfer::sync_directory(&self.disk, &directory).await?;
-        transfer::sync_directory(&self.disk, &self.disk.root()).await?;
+        self.syncs.root.sync(&self.disk, &self.disk.root()).await?;
         Ok(Some((header, file, written)))
     }
 

@@ -22,6 +22,7 @@ use crate::id::{Life, LogId, Seq, StoreId};
 use crate::log::{Log, Staged, Successor};
 use crate::manifest::{Edits, Manifest, ManifestCommit, ManifestError};
 use crate::pending::{Answer, Wakes};
+use crate::removal::syncs::Syncs;
 use crate::segment::active::PreparedFile;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, VecDeque};
@@ -152,6 +153,8 @@ pub struct Shard<D: Disk> {
     /// What all shards share, and how many of the failed flushes this one has heeded.
     pub(super) siblings: Arc<Siblings>,
     pub(super) seen_failures: u64,
+    /// Syncs of directories that many tasks wait for.
+    pub(super) syncs: Syncs,
     /// Verbs that wait for their turn.
     pub(super) verbs: Verbs,
     /// Segments that were sealed far from full, and the sizes that would do; and the one that is being shrunk: it is not given up
@@ -232,6 +235,7 @@ impl<D: Disk> Shard<D> {
             policies: Rc::default(),
             siblings,
             seen_failures: 0,
+            syncs: Syncs::default(),
             verbs: Verbs::new(),
             to_shrink: VecDeque::new(),
             shrinking: None,

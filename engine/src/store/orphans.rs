@@ -6,14 +6,18 @@ use crate::error::{OrphanError, VerbError};
 use crate::host::HostStandings;
 use crate::id::{SegmentId, StoreId, Uid};
 use crate::layout;
-use crate::pending::{Answer, Pending, pair};
+use crate::pending::{Answer, Pending, Unanswered, pair};
 use crate::removal::evidence::{self, Evidence};
 use crate::shard::command::{Command, Refused};
 use crate::shard::orphan::{GivenUp, HeldRecord, LetGo, OrphanAnswer, OrphanAsked, Sighted};
 use crate::shard::verb::Verb;
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use strandline_disk::uring::Look;
 use strandline_disk::{DiskError, EntryKind, Stat};
+
+/// How many directories are given up at once.
+const GIVEN_UP_AT_ONCE: usize = 64;
 
 /// An entry below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +110,24 @@ impl Store {
         self.ask_orphan(|answer| OrphanAsked::GiveUp { name, seen, hold_until_ms, answer })
     }
 
+    /// Gives several directories up, as [`Store::give_up_directory`] does, some of them at a time: they share commits of the manifest and syncs.
+    /// Answers in their order.
+    pub fn give_up_directories(
+        &self,
+        directories: impl IntoIterator<Item = (String, Sighted)>,
+        hold_until_ms: u64,
+    ) -> Vec<Result<GivenUp, OrphanError>> {
+        let (mut waiting, mut answers) = (VecDeque::new(), Vec::new());
+        for (name, seen) in directories {
+            if waiting.len() == GIVEN_UP_AT_ONCE {
+                answers.extend(waiting.pop_front().map(answer_of));
+            }
+            waiting.push_back(self.begin_orphan(|answer| OrphanAsked::GiveUp { name, seen, hold_until_ms, answer }));
+        }
+        answers.extend(waiting.into_iter().map(answer_of));
+        answers
+    }
+
     /// Gives up a segment that the manifest lists and the host does not know. It must be the oldest of its log, and what was seen of it; an
     /// active one is fenced and sealed first. It waits in the trash as [`Store::give_up_directory`] says. One that is gone is no error.
     ///
@@ -166,6 +188,13 @@ impl Store {
     }
 
     fn ask_orphan<T>(&self, asked: impl FnOnce(Answer<OrphanAnswer<T>>) -> OrphanAsked) -> OrphanAnswer<T> {
+        self.begin_orphan(asked)?.wait()
+    }
+
+    fn begin_orphan<T>(
+        &self,
+        asked: impl FnOnce(Answer<OrphanAnswer<T>>) -> OrphanAsked,
+    ) -> Result<Pending<OrphanAnswer<T>>, OrphanError> {
         let (answer, pending) = pair();
         let queue = self.manifest_queue();
         match queue.admit(0) {
@@ -175,8 +204,15 @@ impl Store {
                 return Err(VerbError::Overloaded { outstanding, limit: queue.limits().0 }.into());
             }
         }
-        pending.wait()
+        Ok(pending)
     }
+}
+
+fn answer_of<T>(begun: Result<Pending<OrphanAnswer<T>>, OrphanError>) -> OrphanAnswer<T>
+where
+    OrphanAnswer<T>: Unanswered,
+{
+    begun?.wait()
 }
 
 fn waiting(look: &Look, HeldRecord { uid, segment, until_ms }: HeldRecord) -> WaitingOrphan {

@@ -3,7 +3,9 @@
 use crate::disk::{Disk, Wait};
 use std::future::Future;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// What [`drive_steps`] gives back.
 #[derive(Debug)]
@@ -20,13 +22,28 @@ pub enum Driven<F: Future> {
 /// When the future waits and the disk has nothing in flight, so that no turn could ever wake it; when a turn fails.
 pub fn drive<D: Disk, F: Future>(disk: &D, future: F) -> F::Output {
     let mut future = pin!(future);
-    let mut context = Context::from_waker(Waker::noop());
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
+        // One part of it may have woken another.
+        if woken.0.swap(false, Ordering::Relaxed) {
+            continue;
+        }
         assert!(disk.in_flight() > 0, "the future waits for something that this disk will never complete");
         disk.turn(Wait::Event).expect("the disk can be turned while it is driven");
+    }
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -13,3 +13,4 @@ mod names;
 mod schedule;
 mod speed;
 mod support;
+mod together;
