@@ -136,6 +136,14 @@ pub struct Config {
     pub spare_bytes_max: u64,
     /// Files of each size that are made ahead when segments need more than come back, 0 is none. Default 2.
     pub spare_files_min: usize,
+    /// Free bytes of the disk below which the pool of spare files is given back and removal goes faster. `None` is a twentieth of the disk, no
+    /// less than two segments and no more than 4 GiB or an eighth of the disk; 0 is off. Default `None`.
+    pub free_soft_bytes: Option<u64>,
+    /// Free bytes of the disk below which appends are refused and files are removed as fast as possible. `None` is a hundredth of the disk, no
+    /// less than one segment and no more than 1 GiB or a sixteenth of the disk; 0 is off. Default `None`.
+    pub free_hard_bytes: Option<u64>,
+    /// Bytes that are allocated and kept for removal, for when even that is refused for want of room; 0 is none. Default 1 MiB.
+    pub reserve_bytes: u64,
     /// How the bytes of files that were given up, and that the pool does not take, are freed. Default `Governed`.
     pub removal: Removal,
     /// Most files that are unlinked at once, from 1 to 128. Default 64.
@@ -294,6 +302,9 @@ impl Config {
             idle_mark_after: Duration::from_millis(100),
             spare_bytes_max: 1 << 30,
             spare_files_min: 2,
+            free_soft_bytes: None,
+            free_hard_bytes: None,
+            reserve_bytes: 1 << 20,
             removal: Removal::Governed,
             removal_batch: 64,
             removal_workers: 1,
@@ -347,6 +358,10 @@ impl Config {
         in_range("tail_cache_bytes", self.tail_cache_bytes as u64, 0, 1 << 36)?;
         in_range("spare_bytes_max", self.spare_bytes_max, 0, 1 << 50)?;
         in_range("spare_files_min", self.spare_files_min as u64, 0, 1_000)?;
+        for (field, bytes) in [("free_soft_bytes", self.free_soft_bytes), ("free_hard_bytes", self.free_hard_bytes)] {
+            in_range(field, bytes.unwrap_or(0), 0, 1 << 50)?;
+        }
+        in_range("reserve_bytes", self.reserve_bytes, 0, 1 << 40)?;
         in_range("removal_batch", self.removal_batch as u64, 1, 128)?;
         in_range("removal_workers", u64::from(self.removal_workers), 1, 8)?;
         in_range("removal_budget (us)", self.removal_budget.as_micros() as u64, 50, 1_000_000)?;
@@ -366,6 +381,9 @@ impl Config {
         large_enough(commit, batch_on_disk.next_multiple_of(block) + 2 * block, batch)?;
         large_enough(("segment_bytes", self.segment_bytes), segment_bytes_for(batch_on_disk), batch)?;
         large_enough(("outstanding_bytes_max", self.outstanding_bytes_max as u64), batch.1, batch)?;
+        if let (Some(soft), Some(hard)) = (self.free_soft_bytes.filter(|soft| *soft > 0), self.free_hard_bytes) {
+            large_enough(("free_soft_bytes", soft), hard, ("free_hard_bytes", hard))?;
+        }
         large_enough(("arena_bytes", self.arena_bytes as u64), arena_bytes_for(commit.1), commit)?;
         Ok(CheckedConfig(self))
     }
@@ -501,6 +519,10 @@ mod tests {
         assert!(refuse(&|c| c.commit_bytes_max = 1 << 20).contains("for batch_bytes_max = 1048576"));
         assert!(refuse(&|c| c.segment_bytes = 1 << 20).contains("for batch_bytes_max"));
         assert!(refuse(&|c| c.arena_bytes = 1 << 20).contains("for commit_bytes_max"));
+        assert!(
+            refuse(&|c| (c.free_soft_bytes, c.free_hard_bytes) = (Some(5), Some(6)))
+                .contains("free_soft_bytes = 5 must be at least 6 for free_hard_bytes = 6")
+        );
         assert!(refuse(&|c| c.outstanding_max = 0).contains("outstanding_max = 0"));
     }
 }

@@ -25,10 +25,20 @@ pub const TRASH_DIRECTORY: &str = "trash";
 
 /// The directory of the audit log.
 pub const AUDIT_DIRECTORY: &str = "audit";
+/// Blocks that are allocated and hold nothing, for removal on a full disk.
+pub const RESERVE_FILE: &str = "strandline.reserve";
 
 /// The names below the root that belong to the store itself. None of them reads as a segment.
-pub const RESERVED: [&str; 7] =
-    [FORMAT_FILE, ID_FILE, PROBE_FILE, MANIFEST_DIRECTORY, SPARE_DIRECTORY, TRASH_DIRECTORY, AUDIT_DIRECTORY];
+pub const RESERVED: [&str; 8] = [
+    FORMAT_FILE,
+    ID_FILE,
+    PROBE_FILE,
+    RESERVE_FILE,
+    MANIFEST_DIRECTORY,
+    SPARE_DIRECTORY,
+    TRASH_DIRECTORY,
+    AUDIT_DIRECTORY,
+];
 
 // Tags of the Erlang external term format.
 const TERM_VERSION: u8 = 131;

@@ -39,6 +39,7 @@ pub use pending::{Pending, Unfinished};
 pub use policy::{Bound, Fields, Gate, Policies, Policy, PolicyName, TopicPolicy};
 pub use removal::evidence::{Evidence, FileHeader};
 pub use removal::exchange::Removed;
+pub use removal::pressure::{Marks, Pressure, Stage};
 pub use segment::time::Time;
 pub use shard::OpenReport;
 pub use shard::command::ReadAnswer;

@@ -62,7 +62,7 @@ impl Sweeper {
     pub fn start_with_pins(store: Arc<Store>, schedule: Schedule, pins: PinBoard) -> std::io::Result<Sweeper> {
         let clock = SharedClock::from(ClockGuard::open(clock::read(), newest_stamp_ms(&store)));
         let bell = Arc::<Bell>::default();
-        let mut seen = store.policies().changes();
+        let mut seen = (store.policies().changes(), store.pressure().risen);
         let sweep = Sweep::new(clock.clone()).with_pins(pins.clone());
         let retention = Worker::new(store.clone(), sweep, schedule.retention, bell.clone());
         let orphans = (schedule.orphans.limits.review.mode != Mode::Off)
@@ -71,9 +71,9 @@ impl Sweeper {
         workers.extend(orphans.iter().map(|worker| Box::new(worker.clone()) as Box<dyn Tended>));
         let (watched, nudged) = (store.clone(), retention.clone());
         let look = move || {
-            let changes = watched.policies().changes();
-            if changes != seen {
-                seen = changes;
+            let now = (watched.policies().changes(), watched.pressure().risen);
+            if now != seen {
+                seen = now;
                 nudged.nudge();
             }
         };
@@ -81,7 +81,7 @@ impl Sweeper {
         Ok(Sweeper { store, schedule, clock, pins, retention, orphans, _supervisor: supervisor })
     }
 
-    /// The worker that makes retention passes. A change of a policy nudges it within about a second; a host that keeps the bindings
+    /// The worker that makes retention passes. A change of a policy, or a disk that gets shorter of room, nudges it within about a second; a host that keeps the bindings
     /// nudges it by hand.
     #[must_use]
     pub fn retention(&self) -> &Worker<Sweep> {

@@ -276,6 +276,15 @@ pub struct Stat {
     pub bytes: u64,
 }
 
+/// Room on the file system below the root, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// What may still be allocated; what is kept for the superuser does not count.
+    pub free: u64,
+    /// All of it.
+    pub total: u64,
+}
+
 /// Storage below one root directory, owned by one thread. Clones share it.
 ///
 /// `start` never blocks and never fails at once: failures arrive as outcomes, in [`Disk::turn`].
@@ -304,6 +313,12 @@ pub trait Disk: Clone + 'static {
     /// # Errors
     /// What the file system answered.
     fn stat(&self, directory: &Directory, name: &Name) -> Result<Stat, DiskError>;
+
+    /// Room on the file system. Blocks for a moment: for opening, and for the thread that removes files.
+    ///
+    /// # Errors
+    /// What the file system answered.
+    fn space(&self) -> Result<Space, DiskError>;
 
     /// The buffers of this disk.
     fn pool(&self) -> &Pool;

@@ -32,6 +32,8 @@ pub enum Verb {
     List,
     /// Looking at a name.
     Stat,
+    /// Asking how much room there is.
+    Space,
     /// A rename.
     Rename,
     /// Removing a file's name.
@@ -64,6 +66,7 @@ impl Verb {
             Verb::CreateDirectory => "making directory",
             Verb::List => "listing",
             Verb::Stat => "looking at",
+            Verb::Space => "asking for the room of",
             Verb::Rename => "renaming",
             Verb::Unlink => "unlinking",
             Verb::RemoveDirectory => "removing directory",

@@ -27,7 +27,7 @@ pub mod uring;
 pub use buffer::{BLOCK, Buffer, Pool};
 pub use capabilities::Capabilities;
 pub use clock::Now;
-pub use disk::{Access, Disk, Entry, EntryKind, OpenFile, Operation, Outcome, Stat, Success, Wait};
+pub use disk::{Access, Disk, Entry, EntryKind, OpenFile, Operation, Outcome, Space, Stat, Success, Wait};
 pub use doorbell::Doorbell;
 pub use error::{DiskError, Verb};
 pub use handle::{Directory, File};

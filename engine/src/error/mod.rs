@@ -179,6 +179,18 @@ pub enum AppendError {
         /// What the disk answered.
         source: DiskError,
     },
+    /// The disk has less room than it should have: nothing was tried. Appends go on by themselves when there is more.
+    #[error(
+        "log {log}: {free} bytes of the disk are free, fewer than free_hard_bytes = {mark}: free space, let the log's records expire or trim it, or lower free_hard_bytes; appends go on by themselves"
+    )]
+    DiskAlmostFull {
+        /// The log.
+        log: LogId,
+        /// Bytes that are free.
+        free: u64,
+        /// The mark.
+        mark: u64,
+    },
     /// The next segment could not be prepared.
     #[error("log {log}: preparing the next segment failed: {source}; it is tried again at the next append")]
     Prepare {

@@ -1,5 +1,6 @@
 //! Exchange: what the shards of a store share with the one that removes files.
 
+use super::gauge::Gauge;
 use super::going::Going;
 use super::inbox::Inbox;
 use super::latencies::Latencies;
@@ -19,6 +20,8 @@ pub struct Exchange {
     pub spares: Spares,
     /// How long commits took.
     pub latencies: Latencies,
+    /// How much room there is.
+    pub gauge: Gauge,
     /// What was done.
     pub done: Done,
 }
@@ -34,6 +37,13 @@ impl Exchange {
     pub fn miss(&self, size: u64, segment: &SegmentId) {
         self.spares.miss(size, segment);
         self.inbox.nudge();
+    }
+
+    /// Room on the disk was used, or, with `refused`, was wanted and not there: how much is left is looked at soon.
+    pub fn note_use(&self, refused: bool) {
+        if self.gauge.note_use(refused) {
+            self.inbox.nudge();
+        }
     }
 }
 

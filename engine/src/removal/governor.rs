@@ -58,6 +58,12 @@ impl Governor {
         Governor { allowed, rate, calm: VecDeque::new(), before: Seen::default(), since_ns: 0, held_back: 0 }
     }
 
+    /// From now on it never goes slower than this, in bytes a second.
+    pub fn set_rate_min(&mut self, rate_min: u64) {
+        self.allowed.rate_min = rate_min;
+        self.rate = self.rate.max(rate_min);
+    }
+
     /// Removal begins at `now_ns`: what came since the last one ended shows commits by themselves.
     pub fn begin(&mut self, seen: Seen, now_ns: u64) {
         let calm = seen.since(&self.before);
@@ -220,6 +226,22 @@ mod tests {
         let before = governor.rate();
         governor.look(latencies.seen(), 2 * WINDOW_MAX_NS);
         assert!(governor.rate() > before);
+    }
+
+    #[test]
+    fn a_higher_least_rate_holds_at_once_and_a_lower_one_slows_nothing_down_by_itself() {
+        let (mut governor, latencies) = governor();
+        governor.begin(latencies.seen(), 0);
+        let mut now = 0;
+        (0..50).for_each(|_| window(&mut governor, &latencies, &mut now, 5_000_000));
+        governor.set_rate_min(256 * MIB);
+        assert_eq!(governor.rate(), 256 * MIB);
+        window(&mut governor, &latencies, &mut now, 5_000_000);
+        assert_eq!(governor.rate(), 256 * MIB, "whatever it does to appends");
+        governor.set_rate_min(ALLOWED.rate_min);
+        assert_eq!(governor.rate(), 256 * MIB);
+        window(&mut governor, &latencies, &mut now, 5_000_000);
+        assert!(governor.rate() < 256 * MIB);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Inbox {
         self.queue.pop()
     }
 
-    /// Ready when there is a file, or when there will be none any more.
+    /// Ready when there is a file, when there will be none any more, or once after a nudge.
     pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.taker.register(context.waker());
         // Looked at after the waker is in its place: what is put in later wakes it.

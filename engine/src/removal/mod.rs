@@ -3,14 +3,18 @@
 pub mod evidence;
 pub mod exchange;
 mod filling;
+pub mod gauge;
 pub mod going;
 pub mod governor;
 pub mod inbox;
 pub mod latencies;
+pub mod pressure;
 pub mod recycle;
 pub mod release;
 pub mod remover;
+mod reserve;
 pub mod reuse;
 pub mod spares;
 pub mod syncs;
 pub mod trash;
+mod watch;

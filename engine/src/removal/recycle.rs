@@ -124,18 +124,29 @@ pub(super) async fn pool<D: Disk>(disk: &D) -> Result<Directory, DiskError> {
     transfer::open_directory(disk, &disk.root(), &name).await
 }
 
-/// Makes the directory of the pool where there is none, and finds what is in it. What is not a whole spare file of this store is left
-/// where it is, and named.
+/// What is in the directory of the pool.
+#[derive(Debug, Default)]
+pub struct Pooled {
+    /// Spare files.
+    pub spares: Vec<Spare>,
+    /// What is left of spare files that were being removed.
+    pub half_removed: Vec<Uid>,
+    /// Whatever else is there, by its path.
+    pub foreign: Vec<String>,
+}
+
+/// Makes the directory of the pool where there is none, and finds what is in it. What is not a whole spare file of this store, nor was
+/// one, is left where it is, and named.
 ///
 /// # Errors
 /// What the disk answered.
-pub async fn find<D: Disk>(disk: &D, store: StoreId) -> Result<(Vec<Spare>, Vec<String>), DiskError> {
+pub async fn find<D: Disk>(disk: &D, store: StoreId) -> Result<Pooled, DiskError> {
     let name = Name::new(layout::SPARE_DIRECTORY).expect("a plain name");
     let pool = match transfer::open_directory(disk, &disk.root(), &name).await {
         Err(error) if error.is_absent() => {
             transfer::create_directory(disk, &disk.root(), &name).await?;
             transfer::sync_directory(disk, &disk.root()).await?;
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(Pooled::default());
         }
         opened => opened?,
     };
@@ -143,7 +154,7 @@ pub async fn find<D: Disk>(disk: &D, store: StoreId) -> Result<(Vec<Spare>, Vec<
     // else go back with it at the next power cut: a rename is durable when both directories are.
     transfer::sync_directory(disk, &pool).await?;
     transfer::sync_directory(disk, &disk.root()).await?;
-    let (mut found, mut foreign) = (Vec::new(), Vec::new());
+    let mut found = Pooled::default();
     for entry in disk.list(&pool)? {
         let text = entry.name.to_string_lossy().into_owned();
         let seen = match (layout::uid_of_directory(&text), Name::new(&text)) {
@@ -151,17 +162,20 @@ pub async fn find<D: Disk>(disk: &D, store: StoreId) -> Result<(Vec<Spare>, Vec<
             _ => Seen::Foreign,
         };
         match seen {
-            Seen::Spare(spare) => found.push(spare),
+            Seen::Spare(spare) => found.spares.push(spare),
+            Seen::HalfRemoved(uid) => found.half_removed.push(uid),
             Seen::Unfinished => {}
-            Seen::Foreign => foreign.push(format!("{}/{text}", layout::SPARE_DIRECTORY)),
+            Seen::Foreign => found.foreign.push(format!("{}/{text}", layout::SPARE_DIRECTORY)),
         }
     }
-    Ok((found, foreign))
+    Ok(found)
 }
 
 /// What a directory in the pool is.
 enum Seen {
     Spare(Spare),
+    /// A crash came while it was being cut down.
+    HalfRemoved(Uid),
     /// A crash came while it was being filled. Nothing was ever in it, and it is removed.
     Unfinished,
     Foreign,
@@ -186,10 +200,9 @@ async fn look_at<D: Disk>(
         Err(_) => return Ok(Seen::Foreign),
     };
     match survey::read_header(disk, &file).await? {
-        Ok(header) => {
-            let spare = spare_of(&header, store, &file).filter(|spare| spare.uid == uid);
-            Ok(spare.map_or(Seen::Foreign, Seen::Spare))
-        }
+        Ok(header) if header.uid != uid || !is_spare(&header, store) => Ok(Seen::Foreign),
+        Ok(header) if header.size > file.length() => Ok(Seen::HalfRemoved(uid)),
+        Ok(header) => Ok(spare_of(&header, store, &file).map_or(Seen::Foreign, Seen::Spare)),
         Err(BlockError::Empty) if disk.list(&directory)?.len() == 1 => {
             drop(file);
             // What cannot be removed is looked at again by the next open.
@@ -204,7 +217,11 @@ async fn look_at<D: Disk>(
 
 /// The spare file of this header, when it says that the file is one and the file is whole.
 pub(super) fn spare_of(header: &SegmentHeader, store: StoreId, file: &File) -> Option<Spare> {
-    let is_spare = header.state == SegmentState::Spare && header.store == store;
     let is_whole = header.size == file.length() && header.size >= BLOCK as u64;
-    (is_spare && is_whole).then_some(Spare { size: header.size, uid: header.uid })
+    (is_spare(header, store) && is_whole).then_some(Spare { size: header.size, uid: header.uid })
+}
+
+/// Whether this header says that its file is a spare one of this store.
+pub(super) fn is_spare(header: &SegmentHeader, store: StoreId) -> bool {
+    header.state == SegmentState::Spare && header.store == store
 }

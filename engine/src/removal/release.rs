@@ -32,6 +32,8 @@ pub(super) enum Found {
 /// A file that is to be removed, and its directory with it.
 #[derive(Debug)]
 pub(super) struct Doomed {
+    /// Where the directory is.
+    parent: Directory,
     directory: Directory,
     /// The directory's name.
     name: Name,
@@ -79,6 +81,8 @@ pub struct Removing<'a> {
     pub store: StoreId,
     /// Where files go that can be used again.
     pub spares: &'a Spares,
+    /// It is removed where it stands: the way into the pool was tried, and there was no room for it.
+    pub in_place: bool,
 }
 
 /// The released files whose bytes may go now: no hold is on them, and no segment stands in them.
@@ -97,17 +101,19 @@ pub fn due(state: &State, wall_ms: u64) -> Vec<Given> {
 /// What the disk answered.
 pub(super) async fn examine<D: Disk>(disk: &D, removing: Removing<'_>, given: &Given) -> Result<Found, DiskError> {
     let Given { uid, record, .. } = given;
-    let name = layout::directory_name(&record.segment);
-    let directory = match transfer::open_directory(disk, &disk.root(), &name).await {
+    let (root, name) = (disk.root(), layout::directory_name(&record.segment));
+    let directory = match transfer::open_directory(disk, &root, &name).await {
         // It may have been removed just before a kill, and not durably.
         Err(error) if error.is_absent() => return Ok(Found::Gone),
         opened => opened?,
     };
     let file_name = layout::data_file_name(record.generation);
     let file = match transfer::open(disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await {
-        Err(error) if error.is_absent() => return Ok(doomed(directory, name, None, None)),
+        Err(error) if error.is_absent() => return Ok(Found::Doomed(Doomed::new(root, directory, (name, None), None))),
         // A snapshot has it too. Whatever it is, to take this name from it loses none of its bytes.
-        Err(error) if error.errno == Errno::MLINK => return Ok(doomed(directory, name, Some(file_name), None)),
+        Err(error) if error.errno == Errno::MLINK => {
+            return Ok(Found::Doomed(Doomed::new(root, directory, (name, Some(file_name)), None)));
+        }
         opened => opened?,
     };
     match survey::read_header(disk, &file).await? {
@@ -116,7 +122,7 @@ pub(super) async fn examine<D: Disk>(disk: &D, removing: Removing<'_>, given: &G
             match spare(disk, removing, given, &header, place)? {
                 Ok(recyclable) => Ok(Found::Spare(Box::new(recyclable))),
                 Err(Place { directory, name, file, file_name }) => {
-                    Ok(doomed(directory, name, Some(file_name), Some(file)))
+                    Ok(Found::Doomed(Doomed::new(root, directory, (name, Some(file_name)), Some(file))))
                 }
             }
         }
@@ -128,17 +134,23 @@ pub(super) async fn examine<D: Disk>(disk: &D, removing: Removing<'_>, given: &G
             if !unfinished && survey::first_batch(disk, &file, *uid, EVIDENCE_BYTES).await?.is_none() {
                 return Ok(Found::Kept(format!("nothing in {name}/{file_name} says whose it is: {why}")));
             }
-            Ok(doomed(directory, name, Some(file_name), Some(file)))
+            Ok(Found::Doomed(Doomed::new(root, directory, (name, Some(file_name)), Some(file))))
         }
     }
 }
 
-fn doomed(directory: Directory, name: Name, file_name: Option<Name>, file: Option<File>) -> Found {
-    let bytes = file.as_ref().map_or(0, File::length);
-    Found::Doomed(Doomed { directory, name, file_name, file, bytes })
-}
-
 impl Doomed {
+    /// A directory of this name in `parent`, and the file in it, where there is one.
+    pub(super) fn new(
+        parent: Directory,
+        directory: Directory,
+        (name, file_name): (Name, Option<Name>),
+        file: Option<File>,
+    ) -> Doomed {
+        let bytes = file.as_ref().map_or(0, File::length);
+        Doomed { parent, directory, name, file_name, file, bytes }
+    }
+
     /// Cuts up to so many bytes off the end of the file. Gives how many.
     ///
     /// # Errors
@@ -162,7 +174,7 @@ impl Doomed {
                 _ => {}
             }
         }
-        remove_directory(disk, &self.directory, &self.name).await
+        remove_directory(disk, &self.parent, &self.directory, &self.name).await
     }
 }
 
@@ -174,11 +186,14 @@ fn was_destroyed(header: &SegmentHeader, store: StoreId, record: &ReleasedRecord
 /// Takes room in the pool for a released file, where it is fit for that and there is some. Else gives the place back.
 fn spare<D: Disk>(
     disk: &D,
-    Removing { store, spares }: Removing<'_>,
+    Removing { store, spares, in_place }: Removing<'_>,
     given: &Given,
     header: &SegmentHeader,
     place: Place,
 ) -> Result<Result<Recyclable, Place>, DiskError> {
+    if in_place {
+        return Ok(Err(place));
+    }
     let destroyed = recycle::spare_of(header, store, &place.file);
     // Only a file whose blocks were all written ever got such a header.
     let whole = destroyed.map(|Spare { size, .. }| Blocks { size, written_to: size });
@@ -190,9 +205,13 @@ fn spare<D: Disk>(
 }
 
 /// Removes a segment's directory, and what recovery had set aside in it, unless another data file is still there.
-async fn remove_directory<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<Taken, DiskError> {
-    let root = disk.root();
-    let mut left = transfer::remove_directory(disk, &root, name).await;
+async fn remove_directory<D: Disk>(
+    disk: &D,
+    parent: &Directory,
+    directory: &Directory,
+    name: &Name,
+) -> Result<Taken, DiskError> {
+    let mut left = transfer::remove_directory(disk, parent, name).await;
     if left.as_ref().is_err_and(is_not_empty) {
         let entries = disk.list(directory)?;
         let names: Vec<String> = entries.iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect();
@@ -205,7 +224,7 @@ async fn remove_directory<D: Disk>(disk: &D, directory: &Directory, name: &Name)
                 for life in names.iter().filter_map(|name| layout::torn_file_life(name)) {
                     transfer::unlink(disk, directory, &layout::torn_file_name(life)).await?;
                 }
-                left = transfer::remove_directory(disk, &root, name).await;
+                left = transfer::remove_directory(disk, parent, name).await;
             }
         }
     }

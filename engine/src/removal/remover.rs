@@ -8,9 +8,11 @@ use super::exchange::Exchange;
 use super::filling::{Filling, Wanted};
 use super::going::Outgoing;
 use super::governor::{Allowed, Governor};
+use super::pressure::{self, MarksWanted, Stage};
 use super::recycle::{self, Recyclable};
 use super::release::{self, Blocks, Doomed, Found, Removing, Taken};
 use super::spares::Spare;
+use super::watch::{Room, Watch};
 use crate::config::{CheckedConfig, Preallocate, Removal};
 use crate::format::manifest::Edit;
 use crate::id::StoreId;
@@ -46,6 +48,8 @@ pub struct Settings {
     pub spares_min: usize,
     /// What the governor may do.
     pub allowed: Allowed,
+    /// How much room the disk should have.
+    pub room: Room,
 }
 
 impl Settings {
@@ -54,11 +58,13 @@ impl Settings {
     pub fn of(config: &CheckedConfig) -> Settings {
         let (budget_ns, rate_min) = (config.removal_budget.as_nanos() as u64, config.removal_bytes_per_second_min);
         let governed = config.removal == Removal::Governed;
+        let room = Room { wanted: MarksWanted::of(config), reserve_bytes: config.reserve_bytes };
         Settings {
             governed,
             batch: config.removal_batch,
             spares_min: if config.preallocate == Preallocate::Written { config.spare_files_min } else { 0 },
             allowed: Allowed { budget_ns, rate_min },
+            room,
         }
     }
 }
@@ -75,6 +81,7 @@ pub struct Remover<D: Disk> {
     settings: Settings,
     alarm: Alarm,
     governor: Governor,
+    watch: Watch<D>,
     /// Files to be unlinked, the first of them opened, and those of them that need no more shrinking.
     backlog: VecDeque<Attempt>,
     opened: VecDeque<(Attempt, Doomed)>,
@@ -95,6 +102,8 @@ pub struct Remover<D: Disk> {
 struct Attempt {
     file: Outgoing,
     failures: u32,
+    /// There was no room for its way into the pool.
+    in_place: bool,
 }
 
 impl<D: Disk> Remover<D> {
@@ -107,6 +116,7 @@ impl<D: Disk> Remover<D> {
         alarm: Alarm,
     ) -> Remover<D> {
         let governor = Governor::new(settings.allowed);
+        let watch = Watch::new(disk.clone(), store, exchange.clone(), settings.room);
         Remover {
             disk,
             edits,
@@ -115,6 +125,7 @@ impl<D: Disk> Remover<D> {
             settings,
             alarm,
             governor,
+            watch,
             backlog: VecDeque::new(),
             opened: VecDeque::new(),
             shrunk: Vec::new(),
@@ -134,6 +145,7 @@ impl<D: Disk> Remover<D> {
     pub async fn run(mut self) -> Result<(), ManifestError> {
         loop {
             self.wait().await;
+            self.watch_the_room().await;
             self.take_in().await?;
             if self.exchange.inbox.is_closed() {
                 return Ok(());
@@ -148,12 +160,22 @@ impl<D: Disk> Remover<D> {
     }
 
     fn has_work(&self) -> bool {
-        !(self.backlog.is_empty() && self.opened.is_empty() && self.shrunk.is_empty())
+        !(self.backlog.is_empty() && self.opened.is_empty() && self.shrunk.is_empty()) || self.watch.has_work()
+    }
+
+    /// Looks how much room there is, when it is time to. The less there is, the faster files go.
+    async fn watch_the_room(&mut self) {
+        if let Err(error) = self.watch.look().await {
+            (self.alarm)(&error);
+        }
+        if let Some(rate_min) = pressure::rate_min(self.exchange.gauge.stage(), self.settings.allowed.rate_min) {
+            self.governor.set_rate_min(rate_min);
+        }
     }
 
     /// Waits until there is something to do.
     async fn wait(&mut self) {
-        if self.has_work() {
+        if self.has_work() || self.watch.due_ns().is_some_and(|due_ns| due_ns <= self.now_ns()) {
             return;
         }
         if std::mem::take(&mut self.busy) {
@@ -162,7 +184,7 @@ impl<D: Disk> Remover<D> {
         }
         let exchange = self.exchange.clone();
         let ready = pin!(std::future::poll_fn(move |context| exchange.inbox.poll_ready(context)));
-        let due = self.later.iter().map(|(at_ns, _)| *at_ns).min();
+        let due = self.later.iter().map(|(at_ns, _)| *at_ns).chain(self.watch.due_ns()).min();
         let retry = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
         let look = (self.filling.is_some() || self.wanted().is_some()).then_some(FILL_LOOK);
         match retry.into_iter().chain(look).min() {
@@ -180,7 +202,7 @@ impl<D: Disk> Remover<D> {
         self.backlog.extend(due);
         let mut quick = Vec::new();
         while let Some(file) = self.exchange.inbox.take() {
-            let attempt = Attempt { file, failures: 0 };
+            let attempt = Attempt { file, failures: 0, in_place: false };
             match attempt.file.given.blocks {
                 Some(Blocks { size, .. }) if self.exchange.spares.may_take(size) => quick.push(attempt),
                 _ => self.backlog.push_back(attempt),
@@ -266,12 +288,19 @@ impl<D: Disk> Remover<D> {
         if !std::mem::replace(&mut self.busy, true) {
             self.governor.begin(self.exchange.latencies.seen(), self.now_ns());
         }
+        let step = if self.settings.governed { self.governor.step_bytes() } else { u64::MAX };
+        if self.watch.has_work() {
+            match self.watch.give_back(step).await {
+                Ok(freed) => self.pace(freed).await,
+                Err(error) => (self.alarm)(&error),
+            }
+            return Ok(());
+        }
         if self.opened.is_empty() && self.shrunk.is_empty() {
             let next = self.backlog.len().min(self.settings.batch);
             let attempts = self.backlog.drain(..next).collect();
             self.look_at(attempts).await?;
         }
-        let step = if self.settings.governed { self.governor.step_bytes() } else { u64::MAX };
         match self.opened.pop_front() {
             Some((attempt, doomed)) if doomed.file.is_some() && doomed.bytes > step => {
                 self.shrink(attempt, doomed, step).await;
@@ -294,6 +323,11 @@ impl<D: Disk> Remover<D> {
 
     /// One burst of zeros for a file of the pool, when appends leave room for it.
     async fn fill_some(&mut self) {
+        if self.exchange.gauge.stage() > Stage::Calm {
+            let Some(filling) = self.filling.take() else { return };
+            self.exchange.spares.give_room_back(filling.spare.size);
+            return filling.abandon(&self.disk).await;
+        }
         let commits = self.exchange.latencies.count();
         let mut filling = match self.filling.take() {
             Some(filling) => filling,
@@ -395,15 +429,17 @@ impl<D: Disk> Remover<D> {
         self.exchange.done.files.fetch_add(gone.len() as u64, Ordering::Relaxed);
         self.exchange.done.bytes.fetch_add(freed, Ordering::Relaxed);
         drop(gone);
+        self.watch.note_room();
         self.pace(bytes).await;
         Ok(())
     }
 
     /// Looks at several files at once. What cannot be looked at is put off.
     async fn examine(&mut self, attempts: Vec<Attempt>) -> Vec<(Attempt, Found)> {
-        let removing = Removing { store: self.store, spares: &self.exchange.spares };
+        let (store, spares) = (self.store, &self.exchange.spares);
         let disk = &self.disk;
         let looks = attempts.into_iter().map(|attempt| async move {
+            let removing = Removing { store, spares, in_place: attempt.in_place };
             let found = release::examine(disk, removing, &attempt.file.given).await;
             (attempt, found)
         });
@@ -435,17 +471,26 @@ impl<D: Disk> Remover<D> {
     }
 
     /// An attempt failed. It is made again later, unless it was a flush: what that took along nobody knows, and the next open looks.
-    fn put_off(&mut self, Attempt { file, failures }: Attempt, error: &DiskError) {
+    fn put_off(&mut self, Attempt { file, failures, in_place }: Attempt, error: &DiskError) {
         self.exchange.done.failures.fetch_add(1, Ordering::Relaxed);
         let segment = &file.given.record.segment;
         if matches!(error.verb, Verb::Sync | Verb::SyncDirectory) {
             tracing::warn!(%segment, %error, "a released file could not be removed; it is tried again at the next open");
             return (self.alarm)(error);
         }
-        let rest = RETRY_FIRST.saturating_mul(1 << failures.min(16)).min(RETRY_MAX);
+        let full = error.is_full();
+        if full {
+            self.watch.note_refusal();
+        }
+        // With what the reserve gives back it may go at once.
+        let rest = match failures {
+            0 if full => Duration::ZERO,
+            failures => RETRY_FIRST.saturating_mul(1 << failures.min(16)).min(RETRY_MAX),
+        };
         tracing::warn!(%segment, %error, ?rest, "a released file could not be removed; it is tried again");
         let at_ns = self.now_ns().saturating_add(rest.as_nanos() as u64);
-        self.later.push((at_ns, Attempt { file, failures: failures.saturating_add(1) }));
+        let (failures, in_place) = (failures.saturating_add(1), in_place || full);
+        self.later.push((at_ns, Attempt { file, failures, in_place }));
     }
 
     /// Has the manifest forget files, durably.
@@ -460,7 +505,7 @@ impl<D: Disk> Remover<D> {
 
     /// Rests after so many bytes were freed, as the governor says.
     async fn pace(&mut self, bytes: u64) {
-        if !self.settings.governed {
+        if !self.settings.governed || self.exchange.gauge.stage() == Stage::Hard {
             return;
         }
         let now_ns = self.now_ns();
@@ -477,6 +522,7 @@ impl<D: Disk> Remover<D> {
     /// Says in numbers how far it has come.
     fn say(&self) {
         let waiting = self.backlog.len() + self.opened.len() + self.shrunk.len() + self.later.len();
+        let waiting = waiting + self.watch.waiting();
         let done = &self.exchange.done;
         done.waiting.store(waiting as u64, Ordering::Relaxed);
         done.resting.store(self.later.len() as u64, Ordering::Relaxed);

@@ -6,13 +6,15 @@
 use super::filling::Wanted;
 use crate::id::{SegmentId, Uid};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The pool of a store, shared by its shards.
 #[derive(Debug, Default)]
 pub struct Spares {
     bytes_max: u64,
+    /// No file is taken in: the disk is short of room.
+    closed: AtomicBool,
     /// Files that came into the pool, and files that left it for a segment.
     spared: AtomicU64,
     reused: AtomicU64,
@@ -36,6 +38,8 @@ struct Held {
     files: BTreeMap<u64, Vec<Uid>>,
     /// What was not there, by its size.
     missed: BTreeMap<u64, Missed>,
+    /// Files that were being removed when the process died.
+    half_removed: Vec<Uid>,
 }
 
 impl Spares {
@@ -59,6 +63,9 @@ impl Spares {
     /// Which file is to be made ahead, so that `files_min` of each size wait that is asked for: one that was missed more than once, since
     /// the first segment of a store never finds any. There is room for it.
     pub(super) fn wanted(&self, files_min: usize) -> Option<Wanted> {
+        if self.is_closed() {
+            return None;
+        }
         let held = self.held();
         let is_wanted = |(size, missed): &(&u64, &Missed)| {
             let waiting = held.files.get(size).map_or(0, Vec::len);
@@ -68,17 +75,53 @@ impl Spares {
         Some(Wanted { size: *size, segment: missed.segment.clone() })
     }
 
+    /// With what is left of files that were being removed when the process died.
+    #[must_use]
+    pub fn with_half_removed(self, uids: Vec<Uid>) -> Spares {
+        self.held().half_removed = uids;
+        self
+    }
+
+    /// Lets files in, or none any more. Files that are in there can be taken all the same.
+    pub fn open_or_close(&self, open: bool) {
+        self.closed.store(!open, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Takes a file that is to be removed: one whose removal was begun, or else, with `any`, a largest one.
+    #[must_use]
+    pub fn take_to_remove(&self, any: bool) -> Option<Uid> {
+        let mut held = self.held();
+        if let Some(uid) = held.half_removed.pop() {
+            return Some(uid);
+        }
+        let (size, uid) =
+            held.files.iter_mut().rev().filter(|_| any).find_map(|(size, uids)| Some((*size, uids.pop()?)))?;
+        held.bytes = held.bytes.saturating_sub(size);
+        Some(uid)
+    }
+
+    /// How many files there are for [`Spares::take_to_remove`].
+    #[must_use]
+    pub fn count_to_remove(&self, any: bool) -> usize {
+        let held = self.held();
+        held.half_removed.len() + held.files.values().filter(|_| any).map(Vec::len).sum::<usize>()
+    }
+
     /// Whether a file of this size may have a place, as far as room and size say.
     #[must_use]
     pub fn may_take(&self, size: u64) -> bool {
-        size.is_power_of_two() && self.held().bytes.saturating_add(size) <= self.bytes_max
+        size.is_power_of_two() && !self.is_closed() && self.held().bytes.saturating_add(size) <= self.bytes_max
     }
 
     /// Takes room for one file. False when the pool is full.
     #[must_use]
     pub fn take_room(&self, size: u64) -> bool {
         let mut held = self.held();
-        let fits = held.bytes.saturating_add(size) <= self.bytes_max;
+        let fits = !self.is_closed() && held.bytes.saturating_add(size) <= self.bytes_max;
         if fits {
             held.bytes += size;
         }
@@ -187,5 +230,19 @@ mod tests {
         assert!(spares.take(MIB).is_some());
         assert!(spares.take_room(MIB));
         assert!(!Spares::new(0, []).take_room(MIB), "a pool of no bytes is off");
+    }
+
+    #[test]
+    fn a_closed_pool_takes_nothing_in_and_is_given_back_the_largest_first() {
+        let found = [Spare { size: MIB, uid: Uid(1) }, Spare { size: 2 * MIB, uid: Uid(2) }];
+        let spares = Spares::new(8 * MIB, found).with_half_removed(vec![Uid(3)]);
+        spares.open_or_close(false);
+        assert!(!spares.may_take(MIB) && !spares.take_room(MIB));
+        assert_eq!(spares.take_to_remove(false), Some(Uid(3)));
+        assert_eq!((spares.count_to_remove(false), spares.take_to_remove(false)), (0, None));
+        assert_eq!([spares.take_to_remove(true), spares.take_to_remove(true)], [Some(Uid(2)), Some(Uid(1))]);
+        assert_eq!((spares.count_to_remove(true), spares.count()), (0, (0, 0)));
+        spares.open_or_close(true);
+        assert!(spares.take_room(8 * MIB), "their room came back with them");
     }
 }

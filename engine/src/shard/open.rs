@@ -14,6 +14,8 @@ use crate::layout;
 use crate::manifest::state::LogRecord;
 use crate::manifest::{self, Edits, Manifest, ManifestError};
 use crate::removal::evidence::{self, Evidence};
+use crate::removal::exchange::Exchange;
+use crate::removal::pressure::{MarksWanted, Stage};
 use crate::removal::release::{self, Given};
 use crate::removal::spares::Spares;
 use crate::removal::{recycle, trash};
@@ -100,13 +102,14 @@ pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<
     if known == 0 && !config.adopt_unknown {
         refuse_unknown_data(disk, config, store, &strays).await?;
     }
-    let (spares, foreign) = recycle::find(disk, store).await?;
-    strays.extend(foreign);
+    let pooled = recycle::find(disk, store).await?;
+    strays.extend(pooled.foreign);
     let degraded = !loaded.damage.is_empty();
     let trash = trash::find(disk, manifest.state(), degraded).await?;
     strays.extend(trash.foreign);
-    let siblings = Siblings::new(Spares::new(config.spare_bytes_max, spares)).with_trash(trash.held, degraded);
-    let siblings = Arc::new(siblings);
+    let spares = Spares::new(config.spare_bytes_max, pooled.spares).with_half_removed(pooled.half_removed);
+    let siblings = Arc::new(Siblings::new(spares).with_trash(trash.held, degraded));
+    see_how_much_room_there_is(disk, config, &siblings);
 
     // Durable before anything is written: two lives never write batches with the same number.
     let gone = trash.gone.iter().map(|uid| Edit::Gone { uid: *uid });
@@ -154,6 +157,23 @@ pub async fn open_logs<D: Disk>(
         shard.seal(log, segment);
     }
     Ok((shard, report))
+}
+
+/// Before anything is taken in: a store on a full disk refuses appends from the first one on.
+fn see_how_much_room_there_is<D: Disk>(disk: &D, config: &CheckedConfig, siblings: &Siblings) {
+    let wanted = MarksWanted::of(config);
+    if wanted.is_off() {
+        return;
+    }
+    let Exchange { gauge, spares, .. } = &*siblings.removal;
+    match disk.space() {
+        Ok(space) => {
+            let found = gauge.read().after(space, wanted.marks(space.total), false);
+            spares.open_or_close(found.stage == Stage::Calm);
+            gauge.show(found);
+        }
+        Err(error) => tracing::warn!(%error, "how much room there is is not known yet"),
+    }
 }
 
 fn took<D: Disk>(disk: &D, started_ns: u64) -> Duration {

@@ -15,6 +15,7 @@ use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
 use crate::log::{Making, Successor};
 use crate::manifest::{Edits, ManifestError};
+use crate::removal::pressure::Stage;
 use crate::removal::syncs::Syncs;
 use crate::removal::{recycle, reuse};
 use crate::segment::active::PreparedFile;
@@ -22,7 +23,7 @@ use crate::segment::survey;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::rc::Rc;
 use std::sync::Arc;
-use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, OpenFile, Position, transfer};
+use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, OpenFile, Position, Verb, transfer};
 
 /// How much one write of a burst fills with zeros, in bytes.
 const FILL_PIECE_BYTES: u64 = 1 << 20;
@@ -166,12 +167,19 @@ impl<D: Disk> Plan<D> {
             host.0.register(segment, answer);
             answered.await.map_err(PrepareError::Host)?;
         }
+        // Also where no room is used here: a store that is written looks how much the others leave.
+        self.siblings.removal.note_use(false);
         if let Some(file) = reuse::reuse(&self.disk, &self.siblings.removal.spares, &self.syncs, &header).await? {
             // Another may be wanted in its place.
             self.siblings.removal.inbox.nudge();
             return Ok(Some((header, file, true)));
         }
-        self.siblings.removal.miss(header.size, segment);
+        let removal = &self.siblings.removal;
+        removal.miss(header.size, segment);
+        if removal.gauge.stage() == Stage::Hard {
+            // What little room there is is left to what frees some.
+            return Err(DiskError::new(Verb::Allocate, layout::directory_name(segment).as_str(), Errno::NOSPC).into());
+        }
         let Some(directory) = self.make_directory(segment).await? else { return Ok(None) };
         let name = layout::data_file_name(header.generation);
         let file = transfer::open(&self.disk, &directory, &name, OpenFile::New, Access::Auto).await?;

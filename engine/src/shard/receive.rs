@@ -9,6 +9,7 @@ use crate::format::manifest::Edit;
 use crate::id::{LogId, Offset};
 use crate::log::{Level, Log, Queued, Receipt, Waiting};
 use crate::pending::Answer;
+use crate::removal::pressure::{Pressure, Stage};
 use strandline_disk::Disk;
 
 /// No append is taken by a log that has come so far: what is outstanding then still fits the number range.
@@ -73,6 +74,12 @@ impl<D: Disk> Shard<D> {
         let wall_ms = self.now.wall_ms;
         let log = &mut self.logs[number.0];
         if let Some(error) = refusal(log, expected, batch.record_count()) {
+            return admitted.answer(answer, Err(error));
+        }
+        let gauge = &self.siblings.removal.gauge;
+        if gauge.stage() == Stage::Hard {
+            let Pressure { free, marks, .. } = gauge.read();
+            let error = AppendError::DiskAlmostFull { log: log.id.clone(), free, mark: marks.hard };
             return admitted.answer(answer, Err(error));
         }
         let rolls = log.stamps_lie_ahead(wall_ms).then_some(log.last_store_time_ms);

@@ -93,6 +93,9 @@ impl<D: Disk> Shard<D> {
         if let (Err(source), Some(segment)) = (result, segment) {
             tracing::error!(%segment, position = %at, error = %source, "a commit failed: its log is latched");
             let full = source.is_full();
+            if full {
+                self.siblings.removal.note_use(true);
+            }
             self.latch(number, Latch { segment, position: at, source: source.clone() });
             // It may have been lost together with every other write that the device had not made durable. A full disk concerns only
             // its own log.
@@ -392,6 +395,9 @@ impl<D: Disk> Shard<D> {
             Ok(prepared) => log.successor = Successor::Ready(prepared),
             Err(PrepareError::Disk(source)) => {
                 tracing::warn!(log = %log.id, error = %source, "preparing the next segment failed");
+                if source.is_full() {
+                    self.siblings.removal.note_use(true);
+                }
                 log.successor = Successor::Failed(Unprepared::Disk(source.clone()), self.now.boot_ns);
                 if matches!(source.verb, Verb::Sync | Verb::SyncDirectory) {
                     self.latch_what_a_flush_took_along(&source, std::iter::empty());

@@ -10,6 +10,7 @@ use crate::id::{LogId, RangeNumber, Topic};
 use crate::manifest::PublishedPolicies;
 use crate::pending::pair;
 use crate::removal::exchange::Removed;
+use crate::removal::pressure::Pressure;
 use crate::shard::command::{Command, Queue, Refused};
 use crate::shard::{OpenReport, Siblings};
 use std::sync::Arc;
@@ -149,6 +150,13 @@ impl Store {
     #[must_use]
     pub fn report(&self) -> &OpenReport {
         &self.report
+    }
+
+    /// How short of room the disk is, as the last look found it: while segments are made and while there is little room it is looked
+    /// at about once a second.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        self.siblings.removal.gauge.read()
     }
 
     /// What was done so far.

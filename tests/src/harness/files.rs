@@ -84,7 +84,7 @@ impl Disk {
     /// Whether the manifest, or the format itself, says what this file is.
     #[must_use]
     pub fn explains(&self, path: &str) -> bool {
-        let own = [layout::FORMAT_FILE, layout::ID_FILE, "manifest/a", "manifest/b"];
+        let own = [layout::FORMAT_FILE, layout::ID_FILE, layout::RESERVE_FILE, "manifest/a", "manifest/b"];
         if own.contains(&path) || self.segments.iter().any(|segment| segment.path == path) {
             return true;
         }

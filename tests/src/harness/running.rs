@@ -12,6 +12,7 @@ use strandline::batch::Batch;
 use strandline::config::CheckedConfig;
 use strandline::format::checksum::crc32c;
 use strandline::pending::{Pending, pair};
+use strandline::removal::pressure::{Pressure, Stage};
 use strandline::removal::remover::{Remover, Settings};
 use strandline::shard::command::{
     AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue, Refused,
@@ -364,6 +365,21 @@ impl Running {
         let removed = self.siblings.removal.done.removed();
         let shards = self.disks.iter().take(self.shards.len());
         removed.resting > 0 && removed.waiting == removed.resting && shards.map(Disk::in_flight).sum::<usize>() == 0
+    }
+
+    /// Nobody has anything to do, and the remover looks again and again how much room there is.
+    #[must_use]
+    pub fn only_watches(&self) -> bool {
+        let short = self.pressure().stage > Stage::Calm;
+        let shards = self.disks.iter().take(self.shards.len());
+        let idle = shards.map(Disk::in_flight).sum::<usize>() == 0 && self.disks[self.shards.len()].in_flight() <= 1;
+        short && idle && self.siblings.removal.done.removed().waiting == 0
+    }
+
+    /// How short of room the disk is, as far as the store knows.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        self.siblings.removal.gauge.read()
     }
 
     /// Operations in flight on all disks.

@@ -11,7 +11,7 @@ use super::world::{Options, World};
 use crate::buffer::{BLOCK, Pool};
 use crate::capabilities::{Barrier, Capabilities, Direct, Drive, Filesystem, Ring, WRITE_ZEROES};
 use crate::clock::Now;
-use crate::disk::{Disk, Entry, EntryKind, Operation, Stat, Success, Wait};
+use crate::disk::{Disk, Entry, EntryKind, Operation, Space, Stat, Success, Wait};
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
 use crate::handle::{Directory, File, Released};
@@ -161,6 +161,18 @@ impl Disk for SimDisk {
         let inode = inode_of(&world, self.0.disk, directory.number(), directory.path());
         let entries = world.names.entries(inode).map_err(refuse)?;
         Ok(entries.iter().map(|(name, link)| Entry { name: (&**name).into(), kind: link.kind }).collect())
+    }
+
+    fn space(&self) -> Result<Space, DiskError> {
+        let refuse = |errno| DiskError::new(Verb::Space, ".", errno);
+        if !self.is_alive() {
+            return Err(refuse(Errno::SHUTDOWN));
+        }
+        let mut world = self.0.world.0.borrow_mut();
+        if let Some(What::Errno(errno)) = world.faults.strike(Verb::Space, false, ".") {
+            return Err(refuse(errno));
+        }
+        Ok(Space { free: world.free_bytes(), total: world.options.capacity })
     }
 
     fn stat(&self, directory: &Directory, name: &Name) -> Result<Stat, DiskError> {

@@ -1,5 +1,6 @@
 //! Tries direct I/O, the fallocate modes and shared extents on a file of its own in the root. Leaves nothing behind.
 
+use super::root::LOCK_NAME;
 use crate::buffer::{BLOCK, Buffer, Pool};
 use crate::capabilities::{self, Direct};
 use memmap2::MmapOptions;
@@ -35,9 +36,35 @@ pub(super) fn run(root: BorrowedFd<'_>) -> Trial {
             trial.fallocate = try_fallocate(&file);
             trial.reflink = try_clone(root, &file);
         }
+        Err(errno) if is_full(errno) => trial.direct = on_a_full_disk(lock_alignment(root)),
         Err(errno) => trial.direct.reason = format!("the probe file could not be made: {errno}"),
     }
     trial
+}
+
+fn is_full(errno: Errno) -> bool {
+    [Errno::NOSPC, Errno::DQUOT].contains(&errno)
+}
+
+/// Where there is no room for a trial, what the file system says of direct I/O has to do: a store that was written directly must not go through
+/// the page cache only because its disk is full.
+fn on_a_full_disk(reported: Option<u32>) -> Direct {
+    match reported {
+        Some(bytes) if (1..=BLOCK as u32).contains(&bytes) => Direct {
+            effective: true,
+            alignment: BLOCK as u32,
+            reported,
+            reason: "the disk is full, so it was not tried; the file system says that it works".into(),
+        },
+        _ => buffered(reported, "the disk is full, so direct I/O could not be tried".into()),
+    }
+}
+
+/// What the file system says of the lock file, which is there already.
+fn lock_alignment(root: BorrowedFd<'_>) -> Option<u32> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let lock = rustix::fs::openat(root, LOCK_NAME, flags, Mode::empty()).ok()?;
+    reported_alignment(lock.as_fd())
 }
 
 /// The verdict "buffered".
@@ -92,8 +119,17 @@ fn try_direct(root: BorrowedFd<'_>, probe: &ProbeFile<'_>) -> Direct {
     };
     match write_and_read(&direct, &probe.file) {
         Ok(reason) => Direct { effective: true, alignment: BLOCK as u32, reported, reason: reason.into() },
-        Err(reason) => buffered(reported, reason),
+        Err(Trouble::Full) => on_a_full_disk(reported),
+        Err(Trouble::Other(reason)) => buffered(reported, reason),
     }
+}
+
+/// Why a trial brought nothing.
+enum Trouble {
+    /// There is no room for it.
+    Full,
+    /// Direct I/O does not work, for this reason.
+    Other(String),
 }
 
 /// The alignment that statx tells (since Linux 6.1): 0 where direct I/O is not supported, absent where it does not know.
@@ -104,25 +140,35 @@ fn reported_alignment(file: BorrowedFd<'_>) -> Option<u32> {
 }
 
 /// Writes two blocks directly, looks whether they went past the page cache, and reads them back.
-fn write_and_read(direct: &OwnedFd, cached: &OwnedFd) -> Result<&'static str, String> {
-    let told = |doing: &'static str| move |errno: Errno| format!("{doing} with O_DIRECT fails: {errno}");
-    let (mut written, mut read) = buffers().ok_or("no memory for the trial")?;
+fn write_and_read(direct: &OwnedFd, cached: &OwnedFd) -> Result<&'static str, Trouble> {
+    let other = |reason: &str| Trouble::Other(reason.to_owned());
+    let told = |doing: &'static str| {
+        move |errno: Errno| match is_full(errno) {
+            true => Trouble::Full,
+            false => Trouble::Other(format!("{doing} with O_DIRECT fails: {errno}")),
+        }
+    };
+    let (mut written, mut read) = buffers().ok_or_else(|| other("no memory for the trial"))?;
     for (index, byte) in written.iter_mut().enumerate() {
         *byte = (index % 251) as u8;
     }
     read.fill(0);
     let moved = rustix::io::pwrite(direct, &written, 0).map_err(told("writing"))?;
     if moved != written.len() {
-        return Err(format!("writing with O_DIRECT moved {moved} of {} bytes", written.len()));
+        // A disk with room for a part takes that part, and says that it is full only when asked for the rest.
+        let rest = rustix::io::pwrite(direct, &written[moved..], moved as u64);
+        let full = rest.is_err_and(is_full);
+        let reason = format!("writing with O_DIRECT moved {moved} of {} bytes", written.len());
+        return Err(if full { Trouble::Full } else { Trouble::Other(reason) });
     }
     let verdict = match is_cached(cached) {
-        Some(true) => return Err("the file system takes O_DIRECT but serves it from the page cache".into()),
+        Some(true) => return Err(other("the file system takes O_DIRECT but serves it from the page cache")),
         Some(false) => "a write and a read went past the page cache",
         None => "a write and a read worked; whether they went past the page cache cannot be told here",
     };
     let moved = rustix::io::pread(direct, &mut *read, 0).map_err(told("reading"))?;
     if moved != read.len() || *read != *written {
-        return Err("what was written with O_DIRECT was not read back".into());
+        return Err(other("what was written with O_DIRECT was not read back"));
     }
     Ok(verdict)
 }
@@ -212,6 +258,13 @@ mod tests {
         let is_cached = is_cached(&probe.file);
         drop(probe);
         assert!(!run(root.as_fd()).direct.effective || is_cached == Some(false));
+    }
+
+    #[test]
+    fn on_a_full_disk_what_the_file_system_says_counts() {
+        let effective = |reported| on_a_full_disk(reported).effective;
+        let said = [None, Some(0), Some(512), Some(BLOCK as u32), Some(2 * BLOCK as u32)].map(effective);
+        assert_eq!(said, [false, false, true, true, false]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{control_group, limits, look};
 use crate::buffer::Pool;
 use crate::capabilities::Capabilities;
 use crate::clock::Now;
-use crate::disk::{Disk, Entry, Operation, Stat, Wait};
+use crate::disk::{Disk, Entry, Operation, Space, Stat, Wait};
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
 use crate::handle::Directory;
@@ -107,6 +107,14 @@ impl Disk for UringDisk {
         self.0
             .with_descriptor(directory, |directory| look::stat(directory, name.as_c_str()))
             .map_err(|errno| DiskError::new(Verb::Stat, directory.path_of(name.as_str()), errno))
+    }
+
+    fn space(&self) -> Result<Space, DiskError> {
+        let root = self.0.root();
+        let found = self.0.with_descriptor(&root, |root| rustix::fs::fstatvfs(root));
+        let found = found.map_err(|errno| DiskError::new(Verb::Space, root.path().clone(), errno))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Space { free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
     }
 
     fn pool(&self) -> &Pool {

@@ -2,8 +2,8 @@
 
 use crate::support::*;
 use rustix::io::Errno;
-use strandline_disk::sim::drive;
-use strandline_disk::{Access, BLOCK, Disk, OpenFile, Position, Success, transfer};
+use strandline_disk::sim::{Fault, Times, What, When, drive};
+use strandline_disk::{Access, BLOCK, Disk, OpenFile, Position, Space, Success, Verb, transfer};
 
 #[test]
 fn a_full_disk_refuses_new_blocks_and_serves_old_ones() {
@@ -23,6 +23,18 @@ fn a_full_disk_refuses_new_blocks_and_serves_old_ones() {
     drive(&disk, transfer::truncate(&disk, &file, BLOCK as u64)).expect("cutting needs no room");
     assert_eq!(world.free_bytes(), 3 * BLOCK as u64);
     write(&disk, &other, b'n', 0, 3 * BLOCK, true);
+}
+
+#[test]
+fn the_room_is_what_may_still_be_allocated_and_asking_for_it_can_fail() {
+    let world = world_with(1, &[b'o'; 2 * BLOCK]);
+    world.set_capacity(10 * BLOCK as u64);
+    let disk = world.open();
+    assert_eq!(disk.space(), Ok(Space { free: 8 * BLOCK as u64, total: 10 * BLOCK as u64 }));
+    let what = What::Errno(Errno::IO);
+    world.inject(Fault { when: When::Verb(Verb::Space), what, times: Times::Once });
+    assert_eq!(disk.space().map_err(|error| error.errno), Err(Errno::IO));
+    assert!(disk.space().is_ok());
 }
 
 #[test]
