@@ -1,7 +1,6 @@
 //! The host as an authority: asked page by page, within a deadline. What comes later counts for nothing.
 
 use crate::decide::{AuthorityError, Standing};
-use crate::orphans::no_answer;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Instant;
 use strandline::Store;
@@ -38,4 +37,8 @@ pub(crate) fn ask(
             RecvTimeoutError::Disconnected => no_answer("it let go of the question"),
         })?;
     answer.map_err(|failed| no_answer(failed.reason))
+}
+
+fn no_answer(reason: impl Into<String>) -> AuthorityError {
+    AuthorityError { reason: reason.into() }
 }

@@ -4,8 +4,8 @@
 
 use crate::clock::SharedClock;
 use crate::decide::{
-    self, Answers, Attempts, Authority, AuthorityError, Brake, DirectoryName, Explained, HeldOrphan, Inquiry, LiveSet,
-    Mode, Now, Reading, Ready, Reported, ReviewLimits, Sightings, Skipped, Survey, WhyHeld,
+    self, Answers, Attempts, Authority, Brake, DirectoryName, Explained, HeldOrphan, Inquiry, LiveSet, Mode, Now,
+    Reading, Ready, Reported, ReviewLimits, Sightings, Skipped, Survey, WhyHeld,
 };
 use crate::entries::{self, Seen};
 use crate::host::{HostKeeps, ask};
@@ -362,9 +362,4 @@ fn give_up_segment(store: &Store, ready: &Ready, list: &List, hold_until_ms: u64
     let Some(segment) = list.has(ready) else { return Ok(GivenUp::Absent) };
     let uid = list.uids.iter().find(|(_, listed)| *listed == segment).map(|(uid, _)| *uid);
     uid.map_or(Ok(GivenUp::Absent), |uid| store.give_up_segment(segment, uid, hold_until_ms))
-}
-
-/// The reason of an authority that gave no answer.
-pub(crate) fn no_answer(reason: impl Into<String>) -> AuthorityError {
-    AuthorityError { reason: reason.into() }
 }

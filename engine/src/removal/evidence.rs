@@ -7,8 +7,7 @@ use crate::layout;
 use crate::segment::survey;
 use std::ffi::OsStr;
 use std::fmt;
-use strandline_disk::uring::Look;
-use strandline_disk::{Access, Directory, Disk, DiskError, EntryKind, Name, OpenFile, transfer};
+use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Entry, EntryKind, Name, OpenFile, transfer};
 
 /// A directory with more data files than this was not made by a store.
 const DATA_FILES_MAX: usize = 16;
@@ -180,19 +179,14 @@ pub(crate) async fn read<D: Disk>(disk: &D, directory: &Directory) -> Result<Con
     Ok(contents.done())
 }
 
-/// Looks into a directory below the root from any thread, past the rings.
-///
-/// # Errors
-/// As [`read`].
-pub(crate) fn look(look: &Look, path: &[&OsStr]) -> Result<Contents, DiskError> {
+/// Judges a directory by what it was listed to hold. `first_block` reads the first block of a file in it; `None` when it cannot be read.
+pub(crate) fn judge(entries: Vec<Entry>, mut first_block: impl FnMut(&Name) -> Option<Box<[u8; BLOCK]>>) -> Contents {
     let mut contents = Contents::default();
-    for entry in look.list(path)? {
-        let Wanted::FirstBlock(name) = contents.entry(&entry.name, entry.kind) else { continue };
-        let file: Vec<&OsStr> = path.iter().copied().chain([OsStr::new(name.as_str())]).collect();
-        let block = look.first_block(&file);
-        contents.weigh(block.map_or(Evidence::Unread, |block| Evidence::of_block(&*block)));
+    for Entry { name, kind } in entries {
+        let Wanted::FirstBlock(name) = contents.entry(&name, kind) else { continue };
+        contents.weigh(first_block(&name).map_or(Evidence::Unread, |block| Evidence::of_block(&*block)));
     }
-    Ok(contents.done())
+    contents.done()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::shard::verb::Verb;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use strandline_disk::uring::Look;
-use strandline_disk::{DiskError, EntryKind, Stat};
+use strandline_disk::{DiskError, EntryKind, Name, Stat};
 
 /// How many directories are given up at once.
 const GIVEN_UP_AT_ONCE: usize = 64;
@@ -72,8 +72,10 @@ impl Store {
     /// gone. Links are not followed, and no other mount is entered: either is [`Evidence::Unread`].
     #[must_use]
     pub fn evidence_in(&self, name: &OsStr) -> Option<Evidence> {
-        match evidence::look(&self.look(), &[name]) {
-            Ok(contents) => Some(contents.evidence),
+        let look = self.look();
+        let first_block = |file: &Name| look.first_block(&[name, OsStr::new(file.as_str())]).ok();
+        match look.list(&[name]) {
+            Ok(entries) => Some(evidence::judge(entries, first_block).evidence),
             Err(error) if error.is_absent() => None,
             Err(_) => Some(Evidence::Unread),
         }
