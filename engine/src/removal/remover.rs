@@ -171,6 +171,9 @@ impl<D: Disk> Remover<D> {
         if let Some(rate_min) = pressure::rate_min(self.exchange.gauge.stage(), self.settings.allowed.rate_min) {
             self.governor.set_rate_min(rate_min);
         }
+        if self.watch.has_work() {
+            self.say(); // Whoever looks sees at once that there is something to do.
+        }
     }
 
     /// Waits until there is something to do.

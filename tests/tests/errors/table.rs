@@ -47,6 +47,7 @@ const POLICY_CRASHES: &str = "tests/tests/policies/crashes.rs";
 const POLICY_SURFACES: &str = "tests/tests/policies/surfaces.rs";
 const ORPHANS: &str = "sweeper/tests/orphans.rs";
 const HOSTS: &str = "sweeper/tests/hosts.rs";
+const PRESSURE: &str = "tests/tests/pressure.rs";
 const ROOT: &str = "engine/disk/tests/uring/root.rs";
 
 /// Variant, file, test. The test names the variant.
@@ -105,6 +106,7 @@ const REACHED: &[(&str, &str, &str)] = &[
     ),
     ("AppendError::Overloaded", ROOM, "a_wait_for_durability_is_refused_when_too_much_is_outstanding"),
     ("AppendError::DiskFull", SIMULATED, "a_segment_that_cannot_be_prepared_is_named_with_its_cause_and_tried_again"),
+    ("AppendError::DiskAlmostFull", PRESSURE, "under_the_hard_mark_appends_are_refused_and_everything_else_goes_on"),
     ("AppendError::Prepare", SIMULATED, "a_segment_that_cannot_be_prepared_is_named_with_its_cause_and_tried_again"),
     (
         "AppendError::Exhausted",
