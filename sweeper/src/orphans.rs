@@ -305,7 +305,7 @@ impl OrphanSweep {
 
 /// What the manifest lists, and who has the say.
 struct List {
-    /// What it lists, and what it has given up and not removed yet.
+    /// What it lists, what is being made, and what it has given up and not removed yet.
     segments: HashSet<SegmentId>,
     uids: HashMap<Uid, SegmentId>,
     count: u64,
@@ -314,7 +314,7 @@ struct List {
 
 impl List {
     fn new(listed: &ListedSegments, host: bool) -> List {
-        let ids = listed.segments.iter().map(|(id, _)| id).chain(&listed.leaving);
+        let ids = listed.segments.iter().map(|(id, _)| id).chain(&listed.leaving).chain(&listed.making);
         let uids = listed.segments.iter().map(|(id, uid)| (*uid, id.clone())).collect();
         List { segments: ids.cloned().collect(), uids, count: listed.segments.len() as u64, host }
     }

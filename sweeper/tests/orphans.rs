@@ -184,6 +184,20 @@ fn os_02_what_is_made_between_two_sightings_is_known_and_what_changes_is_sighted
     place.still_works();
 }
 
+/// It is filled as fast as its log is written, which may take days, and the manifest hears of it when it is whole.
+#[test]
+fn os_02_a_successor_that_is_being_made_is_no_orphan() {
+    let mut place = Place::with(|config| config.segment_bytes = 64 << 20);
+    let making = || place.store().listed_segments().expect("an answer").making;
+    wait_until(|| making().contains(&id("kept", 1)));
+    wait_until(|| place.path("kept-r0-s1").exists());
+    for _ in 0..3 {
+        let report = place.pass();
+        assert_eq!((report.known, report.held.len(), report.failures.len()), (2, 0, 0), "{report}");
+    }
+    place.still_works();
+}
+
 #[test]
 fn os_02_what_was_seen_is_compared_with_what_is_there_when_it_goes() {
     let place = Place::new();

@@ -59,6 +59,8 @@ pub struct Listed {
     pub segments: Vec<(SegmentId, Uid)>,
     /// Segments that were given up and still stand in their places.
     pub leaving: Vec<SegmentId>,
+    /// Segments that are being made: they stand in their places, and the manifest hears of them when they are whole.
+    pub making: Vec<SegmentId>,
     /// Where to go on, when there is more.
     pub next: Option<LogId>,
 }
@@ -151,6 +153,7 @@ impl<D: Disk> Shard<D> {
         let mut listed = Listed { store: self.store, whole: !self.siblings.degraded, ..Listed::default() };
         if after.is_none() {
             let leaving = state.released.iter().filter(|(uid, _)| !self.siblings.held.has(**uid));
+            listed.making = self.siblings.claimed();
             listed.leaving = leaving.map(|(_, record)| record.segment.clone()).collect();
         }
         let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);

@@ -101,6 +101,11 @@ impl Siblings {
         }
     }
 
+    /// Segments that are being made or deleted now.
+    pub(super) fn claimed(&self) -> Vec<SegmentId> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
     /// Takes room for one more log; false when there are as many as there may be.
     pub(super) fn take_log(&self, limit: usize) -> bool {
         let taken =

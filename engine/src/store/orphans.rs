@@ -41,6 +41,8 @@ pub struct ListedSegments {
     pub segments: Vec<(SegmentId, Uid)>,
     /// Segments that were given up and still stand in their places.
     pub leaving: Vec<SegmentId>,
+    /// Segments that are being made, and stand in their places already.
+    pub making: Vec<SegmentId>,
 }
 
 /// An orphan that waits in the trash.
@@ -95,6 +97,7 @@ impl Store {
             all.whole &= page.whole;
             all.segments.extend(page.segments);
             all.leaving.extend(page.leaving);
+            all.making.extend(page.making);
             after = page.next;
             if after.is_none() {
                 return Ok(all);
