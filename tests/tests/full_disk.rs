@@ -159,7 +159,8 @@ fn df_07_the_pool_is_given_back_before_anything_else_when_a_disk_fills() {
         // What is written has the room looked at.
         let gone = within(20, || attempt(&log).is_ok() && store.counters().spare_files == 0);
         assert!(gone, "{kind}: {:?} {:?}", store.pressure(), store.counters());
-        assert_eq!(store.pressure().stage, Stage::Soft, "{kind}");
+        // With the pool back it may be calm again by now.
+        assert!(store.pressure().risen > 0, "{kind}: {:?}", store.pressure());
         // The last of them, and one that was being made, are still on their way when the pool has none any more.
         let left = || std::fs::read_dir(root.join("spare")).expect("listed").count();
         assert!(within(10, || left() == 0), "{kind}: {}", left());

@@ -442,6 +442,10 @@ impl<D: Disk> Shard<D> {
             last_store_time_ms: footer.last_store_time_ms,
             sealed_at_ms: footer.sealed_at_ms,
         };
+        // One that recovery found open has not been measured before.
+        if let Some(closed) = self.logs[number.0].closed_at_mut(segment) {
+            closed.logical_bytes = footer.logical_bytes();
+        }
         // The manifest can seal only what it knows to be live: that edit was handed in when the segment's first commit was settled.
         self.spawn_background(number, async move {
             let result = match seal::seal(&disk, &loaded.file, size, &loaded.index, footer).await {
