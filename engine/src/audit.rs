@@ -9,7 +9,7 @@ use crate::layout;
 use crate::policy::Fields;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, Name, OpenFile, Position, transfer};
+use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, File, Name, OpenFile, Position, transfer};
 
 /// The files, in the order in which they are used.
 const FILES: [&str; 4] = ["0.jsonl", "1.jsonl", "2.jsonl", "3.jsonl"];
@@ -217,18 +217,7 @@ fn plain(name: &str) -> Name {
 }
 
 async fn directory<D: Disk>(disk: &D) -> Result<Directory, DiskError> {
-    let (root, name) = (disk.root(), plain(layout::AUDIT_DIRECTORY));
-    match transfer::open_directory(disk, &root, &name).await {
-        Err(error) if error.is_absent() => {}
-        opened => return opened,
-    }
-    match transfer::create_directory(disk, &root, &name).await {
-        Err(error) if error.errno != Errno::EXIST => return Err(error),
-        _ => {}
-    }
-    // Durable before anything is acknowledged in it.
-    transfer::sync_directory(disk, &root).await?;
-    transfer::open_directory(disk, &root, &name).await
+    transfer::open_or_create_directory(disk, &disk.root(), &plain(layout::AUDIT_DIRECTORY)).await
 }
 
 /// A file of at least so many bytes, and what stands in it. One that is missing or was not made to its end is made whole.
@@ -287,6 +276,7 @@ fn last_seq(content: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use crate::policy::FieldValue;
+    use strandline_disk::Errno;
     use strandline_disk::sim::{Fault, Loss, SimDisk, SimWorld, Times, What, When, drive};
 
     const BYTES: u64 = 64 << 10;

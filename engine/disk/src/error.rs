@@ -102,6 +102,12 @@ impl DiskError {
         self.errno == Errno::NOSPC || self.errno == Errno::DQUOT
     }
 
+    /// True when it was a flush that failed: what else it would have covered may be lost with it, and it is never tried again.
+    #[must_use]
+    pub fn is_failed_flush(&self) -> bool {
+        matches!(self.verb, Verb::Sync | Verb::SyncDirectory | Verb::Barrier)
+    }
+
     /// True when what was named does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {

@@ -162,6 +162,25 @@ pub async fn open_directory<D: Disk>(disk: &D, directory: &Directory, name: &Nam
     }
 }
 
+/// Opens a directory that is made where it is missing, durably.
+pub async fn open_or_create_directory<D: Disk>(
+    disk: &D,
+    directory: &Directory,
+    name: &Name,
+) -> Result<Directory, DiskError> {
+    match open_directory(disk, directory, name).await {
+        Err(error) if error.is_absent() => {}
+        opened => return opened,
+    }
+    match create_directory(disk, directory, name).await {
+        Err(error) if error.errno != Errno::EXIST => return Err(error),
+        _ => {}
+    }
+    // Before anything is put into it.
+    sync_directory(disk, directory).await?;
+    open_directory(disk, directory, name).await
+}
+
 /// Makes a directory.
 pub async fn create_directory<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<(), DiskError> {
     steady(disk, || Operation::CreateDirectory { directory: directory.clone(), name: name.clone() }).await.map(drop)

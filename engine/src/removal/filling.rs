@@ -5,8 +5,7 @@
 
 use super::recycle;
 use super::spares::Spare;
-use crate::format::segment::{SegmentHeader, SegmentState};
-use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
+use crate::id::{Generation, SegmentId, StoreId, Uid};
 use crate::layout;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, File, OpenFile, Position, transfer};
@@ -101,18 +100,7 @@ impl Filling {
     /// What the disk answered.
     pub(super) async fn finish<D: Disk>(&self, disk: &D, store: StoreId) -> Result<Spare, DiskError> {
         transfer::sync(disk, &self.file).await?;
-        let header = SegmentHeader {
-            uid: self.spare.uid,
-            store,
-            state: SegmentState::Spare,
-            segment: self.segment.clone(),
-            generation: Generation(0),
-            base: Offset(0),
-            opened_at_ms: 0,
-            epoch: Epoch::default(),
-            size: self.spare.size,
-            look_ahead: 0,
-        };
+        let header = recycle::spare_header(store, &self.segment, self.spare);
         recycle::write_header(disk, &self.file, &header).await?;
         transfer::sync_directory(disk, &self.directory).await?;
         transfer::sync_directory(disk, &self.pool).await?;

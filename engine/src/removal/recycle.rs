@@ -70,21 +70,9 @@ pub(super) async fn destroy<D: Disk>(
         mend::clear(disk, &place.file, Position(written_to), &[], Position(size)).await?;
         transfer::sync(disk, &place.file).await?;
     }
-    let uid = Uid(disk.random());
-    let header = SegmentHeader {
-        uid,
-        store,
-        state: SegmentState::Spare,
-        segment: segment.clone(),
-        generation: Generation(0),
-        base: Offset(0),
-        opened_at_ms: 0,
-        epoch: Epoch::default(),
-        size,
-        look_ahead: 0,
-    };
-    write_header(disk, &place.file, &header).await?;
-    Ok(Spare { size, uid })
+    let spare = Spare { size, uid: Uid(disk.random()) };
+    write_header(disk, &place.file, &spare_header(store, segment, spare)).await?;
+    Ok(spare)
 }
 
 /// Gives a file whose header says `spare` its place in the pool. It is durable when both directories have been synced, which comes before the
@@ -104,6 +92,22 @@ pub(super) async fn move_in<D: Disk>(
         transfer::sync_directory(disk, directory).await?;
     }
     transfer::rename_to(disk, (&disk.root(), name), (pool, &layout::uid_directory_name(spare.uid))).await
+}
+
+/// The header of a spare file. The segment in it is one that the file was, or would have been, a part of: it means nothing.
+pub(super) fn spare_header(store: StoreId, segment: &SegmentId, Spare { size, uid }: Spare) -> SegmentHeader {
+    SegmentHeader {
+        uid,
+        store,
+        state: SegmentState::Spare,
+        segment: segment.clone(),
+        generation: Generation(0),
+        base: Offset(0),
+        opened_at_ms: 0,
+        epoch: Epoch::default(),
+        size,
+        look_ahead: 0,
+    }
 }
 
 /// Writes a header block, durably. The rest of the file is as it was.

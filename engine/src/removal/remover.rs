@@ -23,7 +23,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use strandline_disk::{Directory, Disk, DiskError, Verb, transfer};
+use strandline_disk::{Directory, Disk, DiskError, transfer};
 
 /// So many files are made spare ones at once.
 const RECYCLED_AT_ONCE: usize = 16;
@@ -371,7 +371,7 @@ impl<D: Disk> Remover<D> {
         self.exchange.spares.give_room_back(size);
         self.fill_from_ns = self.now_ns().saturating_add(FILL_RETRY.as_nanos() as u64);
         tracing::warn!(%error, "a file could not be made ahead: segments make their own");
-        if matches!(error.verb, Verb::Sync | Verb::SyncDirectory) {
+        if error.is_failed_flush() {
             (self.alarm)(error);
         }
     }
@@ -477,7 +477,7 @@ impl<D: Disk> Remover<D> {
     fn put_off(&mut self, Attempt { file, failures, in_place }: Attempt, error: &DiskError) {
         self.exchange.done.failures.fetch_add(1, Ordering::Relaxed);
         let segment = &file.given.record.segment;
-        if matches!(error.verb, Verb::Sync | Verb::SyncDirectory) {
+        if error.is_failed_flush() {
             tracing::warn!(%segment, %error, "a released file could not be removed; it is tried again at the next open");
             return (self.alarm)(error);
         }

@@ -29,16 +29,8 @@ pub fn is_held(record: &ReleasedRecord) -> bool {
 /// # Errors
 /// What the disk answered.
 pub async fn open<D: Disk>(disk: &D) -> Result<Directory, DiskError> {
-    let (root, name) = (disk.root(), Name::new(layout::TRASH_DIRECTORY).expect("a plain name"));
-    match transfer::open_directory(disk, &root, &name).await {
-        Err(error) if error.is_absent() => {
-            transfer::create_directory(disk, &root, &name).await?;
-            // Before anything is moved into it.
-            transfer::sync_directory(disk, &root).await?;
-            transfer::open_directory(disk, &root, &name).await
-        }
-        opened => opened,
-    }
+    let name = Name::new(layout::TRASH_DIRECTORY).expect("a plain name");
+    transfer::open_or_create_directory(disk, &disk.root(), &name).await
 }
 
 /// What became of a directory whose hold was over.

@@ -13,7 +13,7 @@ use crate::id::{Generation, StoreId};
 use crate::layout;
 use crate::segment::survey;
 use std::sync::Arc;
-use strandline_disk::{Access, Disk, DiskError, Errno, OpenFile, Verb, transfer};
+use strandline_disk::{Access, Disk, DiskError, Errno, OpenFile, transfer};
 
 /// How far apart two looks are at least, in nanoseconds.
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
@@ -204,7 +204,7 @@ impl<D: Disk> Watch<D> {
     fn report(&mut self, result: Result<(), DiskError>) -> Result<(), DiskError> {
         match result {
             Ok(()) => self.said = false,
-            Err(error) if matches!(error.verb, Verb::Sync | Verb::SyncDirectory) => return Err(error),
+            Err(error) if error.is_failed_flush() => return Err(error),
             Err(error) if !std::mem::replace(&mut self.said, true) => {
                 tracing::warn!(%error, "the room on the disk is not looked after as it should be");
             }

@@ -399,7 +399,7 @@ impl<D: Disk> Shard<D> {
                     self.siblings.removal.note_use(true);
                 }
                 log.successor = Successor::Failed(Unprepared::Disk(source.clone()), self.now.boot_ns);
-                if matches!(source.verb, Verb::Sync | Verb::SyncDirectory) {
+                if source.is_failed_flush() {
                     self.latch_what_a_flush_took_along(&source, std::iter::empty());
                 }
             }
