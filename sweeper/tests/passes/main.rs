@@ -3,6 +3,8 @@
 mod cases;
 mod common;
 mod explained;
+mod hosts;
+mod orphans;
 mod timers;
 
 use common::*;

@@ -29,7 +29,7 @@ const READ: &str = "tests/tests/real_ring/read.rs";
 const ROOM: &str = "tests/tests/real_ring/room.rs";
 const CONFIG: &str = "tests/tests/errors/config.rs";
 const MANIFEST: &str = "tests/tests/errors/manifest.rs";
-const ROT: &str = "tests/tests/rot.rs";
+const ROT: &str = "tests/tests/simulated/rot.rs";
 const SIMULATED: &str = "tests/tests/errors/simulated.rs";
 const BATCH_UNIT: &str = "engine/src/batch/builder.rs";
 const STORED_UNIT: &str = "engine/src/batch/stored.rs";
@@ -45,9 +45,9 @@ const NAMED_UNIT: &str = "engine/src/policy/named.rs";
 const POLICY_REFUSALS: &str = "tests/tests/policies/refusals.rs";
 const POLICY_CRASHES: &str = "tests/tests/policies/crashes.rs";
 const POLICY_SURFACES: &str = "tests/tests/policies/surfaces.rs";
-const ORPHANS: &str = "sweeper/tests/orphans.rs";
-const HOSTS: &str = "sweeper/tests/hosts.rs";
-const PRESSURE: &str = "tests/tests/pressure.rs";
+const ORPHANS: &str = "sweeper/tests/passes/orphans.rs";
+const HOSTS: &str = "sweeper/tests/passes/hosts.rs";
+const PRESSURE: &str = "tests/tests/simulated/pressure.rs";
 const ROOT: &str = "engine/disk/tests/uring/root.rs";
 
 /// Variant, file, test. The test names the variant.

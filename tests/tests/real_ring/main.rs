@@ -7,8 +7,13 @@ mod common;
 mod damage;
 mod files;
 mod follow;
+mod full_disk;
 mod hosts;
+mod kill9;
 mod lent;
+#[path = "../../../engine/disk/tests/uring/mounted.rs"]
+#[allow(dead_code, reason = "the disk's own tests use all of it")]
+mod mounted;
 mod open;
 mod read;
 mod room;

@@ -1,13 +1,7 @@
 //! A full disk, on real file systems: images of their own on loop devices, filled to the last byte.
 
-#[path = "common/mod.rs"]
-mod common;
-#[path = "../../engine/disk/tests/uring/mounted.rs"]
-#[allow(dead_code, reason = "the disk's own tests use all of it")]
-mod mounted;
-
-use common::{append, log_of, one, read_from, topic};
-use mounted::{Mounted, Skipped};
+use crate::common::{self, append, log_of, one, read_from, topic};
+use crate::mounted::{Mounted, Skipped};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,37 +1,18 @@
 //! Orphan passes over a real store: what nobody knows is given up and waits, and nothing that anybody knows is touched.
 
+use super::common::{MINUTE, config, log, topic};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use strandline::id::{SegmentId, Seq, Uid};
-use strandline::{
-    Config, Evidence, GivenUp, Log, LogId, OpenError, OrphanError, RangeNumber, Record, Sighted, Store, Topic,
-};
+use strandline::{Config, Evidence, GivenUp, Log, LogId, OpenError, OrphanError, RangeNumber, Record, Sighted, Store};
 use strandline_sweeper::clock;
 use strandline_sweeper::decide::{Brake, ClockGuard, Mode, Reading, Reported, ReviewLimits, Skipped, WhyHeld};
 use strandline_sweeper::orphans::{OrphanLimits, OrphanReport, OrphanSkip, OrphanSweep};
 use tempfile::TempDir;
 
-const MINUTE: u64 = 60_000;
 const DAY: u64 = 24 * 60 * MINUTE;
-
-fn config(root: &Path) -> Config {
-    let mut config = Config::new(root.join("store"));
-    config.segment_bytes = 64 << 10;
-    config.batch_bytes_max = 6 << 10;
-    config.commit_bytes_max = 16 << 10;
-    config.arena_bytes = 4 << 20;
-    config
-}
-
-fn topic(name: &str) -> Topic {
-    Topic::new(name).expect("a plain name")
-}
-
-fn log(store: &Store, name: &str) -> Log {
-    store.log(&topic(name), RangeNumber::default()).expect("a log")
-}
 
 fn append(log: &Log, byte: u8) {
     let mut batch = log.batch();

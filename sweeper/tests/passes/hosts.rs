@@ -1,6 +1,7 @@
 //! A host that keeps the list of segments: what it does not know is an orphan, also where the manifest lists it, and what it cannot say
 //! stops the pass.
 
+use super::common::{config, log, log_id};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -9,8 +10,8 @@ use strandline::host::Host;
 use strandline::id::{SegmentId, Seq};
 use strandline::pending::Answer;
 use strandline::{
-    Config, GivenUp, HostStandings, Log, LogId, LookupFailed, OrphanError, RangeNumber, Record, Refusal, SharedHost,
-    Standing, Store, Topic, VerbError,
+    Config, GivenUp, HostStandings, Log, LookupFailed, OrphanError, Record, Refusal, SharedHost, Standing, Store,
+    VerbError,
 };
 use strandline_sweeper::clock;
 use strandline_sweeper::decide::{Aborted, ClockGuard, Mode, Reading, ReviewLimits, Skipped};
@@ -58,17 +59,8 @@ impl Host for Registry {
 }
 
 fn open(root: &Path, host: &Arc<Registry>) -> Store {
-    let mut config = Config::new(root.join("store"));
-    config.segment_bytes = 64 << 10;
-    config.batch_bytes_max = 6 << 10;
-    config.commit_bytes_max = 16 << 10;
-    config.arena_bytes = 4 << 20;
-    config.host = Some(SharedHost(host.clone()));
-    Store::open(config).expect("a store")
-}
-
-fn log(store: &Store, name: &str) -> Log {
-    store.log(&Topic::new(name).expect("a name"), RangeNumber::default()).expect("a log")
+    let host = Some(SharedHost(host.clone()));
+    Store::open(Config { host, ..config(root) }).expect("a store")
 }
 
 fn append(log: &Log) -> Result<(), strandline::AppendError> {
@@ -92,8 +84,7 @@ fn fill(store: &Store, name: &str) {
 }
 
 fn id(name: &str, seq: u32) -> SegmentId {
-    let log = LogId { topic: Topic::new(name).expect("a name"), range: RangeNumber::default() };
-    SegmentId { log, seq: Seq::new(seq).expect("small") }
+    SegmentId { log: log_id(name), seq: Seq::new(seq).expect("small") }
 }
 
 fn limits() -> OrphanLimits {

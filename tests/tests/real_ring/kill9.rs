@@ -3,9 +3,7 @@
 //!
 //! `STRANDLINE_KILLS` says how often (100), `STRANDLINE_SEED` repeats a run.
 
-mod common;
-
-use common::{Random, bytes_of, log_of, open, place, seed};
+use crate::common::{self, Random, bytes_of, log_of, open, place, seed};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -89,7 +87,7 @@ impl Victim {
     fn start(root: &Path, life: u64) -> Victim {
         let program = std::env::current_exe().expect("this program");
         let mut child = Command::new(program)
-            .args(["child_that_is_killed", "--exact", "--nocapture", "--quiet"])
+            .args(["kill9::child_that_is_killed", "--exact", "--nocapture", "--quiet"])
             .env(ROOT, root)
             .env(LIFE, life.to_string())
             .stdout(Stdio::null())

@@ -1,0 +1,18 @@
+//! The store on the simulated disk: what it does when nothing goes wrong, and after every crash and failure that a seed can name.
+
+mod behaviour;
+mod crash;
+mod faults;
+mod levels;
+mod meetings;
+mod orphans;
+mod pressure;
+mod recycle;
+mod release;
+mod removal;
+mod rest;
+mod rot;
+mod sabotage;
+mod shards;
+mod truncation;
+mod verbs;
