@@ -18,7 +18,7 @@ const STEP_MAX: u64 = 2 * MIB;
 /// Steps are about so far apart.
 const STEP_EVERY: Duration = Duration::from_millis(2);
 /// A window says something from so many commits on.
-const SAMPLES_MIN: u64 = 200;
+const SAMPLES_MIN: u64 = 100;
 /// A window that is over with fewer than these disturbs nobody.
 const SAMPLES_FEW: u64 = 20;
 /// How long a window lasts, with enough commits and at most, in nanoseconds.

@@ -37,6 +37,9 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 const FILL_LOOK: Duration = Duration::from_millis(10);
 const FILL_RETRY: Duration = Duration::from_secs(60);
 
+/// How long it looks at the commits before it frees bytes.
+const CALM_LOOK: Duration = Duration::from_millis(200);
+
 /// How files are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -289,7 +292,7 @@ impl<D: Disk> Remover<D> {
     /// One step of freeing bytes: opens some files, or cuts a piece off one, or unlinks those that are small by now.
     async fn free_some(&mut self) -> Result<(), ManifestError> {
         if !std::mem::replace(&mut self.busy, true) {
-            self.governor.begin(self.exchange.latencies.seen(), self.now_ns());
+            self.look_before().await;
         }
         let step = if self.settings.governed { self.governor.step_bytes() } else { u64::MAX };
         if self.watch.has_work() {
@@ -374,6 +377,15 @@ impl<D: Disk> Remover<D> {
         if error.is_failed_flush() {
             (self.alarm)(error);
         }
+    }
+
+    /// Looks for a moment what commits take while nothing is removed: what they took long ago may have been other work.
+    async fn look_before(&mut self) {
+        if self.settings.governed {
+            self.governor.end(self.exchange.latencies.seen());
+            let _ = transfer::sleep(&self.disk, CALM_LOOK).await;
+        }
+        self.governor.begin(self.exchange.latencies.seen(), self.now_ns());
     }
 
     async fn shrink(&mut self, attempt: Attempt, mut doomed: Doomed, step: u64) {
