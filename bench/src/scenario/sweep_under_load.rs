@@ -70,7 +70,7 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
 /// A store of its own: none begins with what another left.
 fn run_case(context: &Context<'_>, case: &Case) -> Result<(Window, Figures), BenchError> {
     let directory = context.subdirectory("sweep-under-load".to_owned())?;
-    let subject = Subject::open(context.config(config_of(case, &directory.join("store"))))?;
+    let subject = Subject::open(context.config(config_of(context.plan, case, &directory.join("store"))))?;
     let victim = match case.way {
         Way::Idle if case.pool => {
             subject.warm(context.plan.spare_segments(), context.interrupt)?;
@@ -95,11 +95,14 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<(Window, Figures), Ben
     Ok((window, figures))
 }
 
-fn config_of(case: &Case, root: &Path) -> Config {
+fn config_of(plan: Plan, case: &Case, root: &Path) -> Config {
     let mut config = config(root);
-    if !case.pool {
-        config.spare_bytes_max = 0;
-    }
+    config.spare_bytes_max = match case {
+        Case { pool: false, .. } => 0,
+        Case { way: Way::Idle, .. } => config.spare_bytes_max,
+        // All that is removed may be used again, or it would be `governed` for the most part.
+        _ => config.spare_bytes_max.max(2 * victim_bytes(plan)),
+    };
     if let Way::Unpaced(batch) = case.way {
         config.removal = Removal::Unpaced;
         config.removal_batch = batch.unwrap_or(config.removal_batch);

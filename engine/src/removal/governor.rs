@@ -1,7 +1,8 @@
 //! The governor: how fast bytes may go. A plain function of what commits took meanwhile: no clock, no I/O.
 //!
-//! To free a written block costs the device a discard, and a burst of discards stalls every append on it. So a file is shrunk in steps,
-//! and the rate of the steps follows the appends: up while they stay well within the budget, down at once when they do not.
+//! To free a written block costs the device a discard, and a burst of discards stalls every append on it. So a file is shrunk in steps.
+//! The rate of the steps follows the appends: up while they stay well within the budget, down at once when they do not. The size of a
+//! step follows what a step takes: an append that meets one waits for it, so it may take no more than half the budget.
 
 use super::latencies::Seen;
 use std::collections::VecDeque;
@@ -10,22 +11,26 @@ use std::time::Duration;
 const MIB: u64 = 1 << 20;
 /// Where it begins, in bytes a second: about what appends do not notice on the drives that were measured.
 const RATE_FIRST: u64 = 384 * MIB;
-/// It never goes faster, in bytes a second: a step each pause is then as large as a step may be.
+/// It never goes faster, in bytes a second.
 const RATE_MAX: u64 = 2_048 * MIB;
-/// The smallest and the largest step, in bytes.
-const STEP_MIN: u64 = 256 << 10;
+/// The smallest, the first and the largest step, in bytes.
+const STEP_MIN: u64 = 128 << 10;
+const STEP_FIRST: u64 = 512 << 10;
 const STEP_MAX: u64 = 2 * MIB;
-/// Steps are about so far apart.
-const STEP_EVERY: Duration = Duration::from_millis(2);
+/// Steps are multiples of this.
+const STEP_GRAIN: u64 = 64 << 10;
 /// A window says something from so many commits on.
-const SAMPLES_MIN: u64 = 100;
+const SAMPLES_MIN: u64 = 500;
 /// A window that is over with fewer than these disturbs nobody.
 const SAMPLES_FEW: u64 = 20;
 /// How long a window lasts, with enough commits and at most, in nanoseconds.
 const WINDOW_NS: u64 = 50_000_000;
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
-/// So many windows without removal are remembered.
+/// So many windows without removal are remembered, and say something together from so many commits on.
 const CALM_WINDOWS: usize = 8;
+const CALM_SAMPLES_MIN: u64 = 100;
+/// After so much removal it is time to look again what commits take without, in nanoseconds.
+const CALM_EVERY_NS: u64 = 2_000_000_000;
 
 /// What the operator allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +47,16 @@ pub struct Governor {
     allowed: Allowed,
     /// Bytes a second.
     rate: u64,
-    /// The p99 of windows in which nothing was removed, the newest last, in nanoseconds.
-    calm: VecDeque<u64>,
+    /// Bytes.
+    step: u64,
+    /// Commits of windows in which nothing was removed, the newest first, and when the last of them ended.
+    calm: VecDeque<Seen>,
+    calm_at_ns: u64,
     /// What had been counted when the window began, and when that was.
     before: Seen,
     since_ns: u64,
+    /// Nobody writes: the last window had hardly any commits.
+    alone: bool,
     held_back: u64,
 }
 
@@ -54,8 +64,17 @@ impl Governor {
     /// Nothing is being removed yet.
     #[must_use]
     pub fn new(allowed: Allowed) -> Governor {
-        let rate = RATE_FIRST.max(allowed.rate_min);
-        Governor { allowed, rate, calm: VecDeque::new(), before: Seen::default(), since_ns: 0, held_back: 0 }
+        Governor {
+            allowed,
+            rate: RATE_FIRST.max(allowed.rate_min),
+            step: STEP_FIRST,
+            calm: VecDeque::new(),
+            calm_at_ns: 0,
+            before: Seen::default(),
+            since_ns: 0,
+            alone: false,
+            held_back: 0,
+        }
     }
 
     /// From now on it never goes slower than this, in bytes a second.
@@ -64,14 +83,17 @@ impl Governor {
         self.rate = self.rate.max(rate_min);
     }
 
-    /// Removal begins at `now_ns`: what came since the last one ended shows commits by themselves.
+    /// Removal begins at `now_ns`, or goes on: what came since it ended shows commits by themselves.
     pub fn begin(&mut self, seen: Seen, now_ns: u64) {
-        let calm = seen.since(&self.before);
-        if calm.count() >= SAMPLES_MIN {
-            self.calm.truncate(CALM_WINDOWS - 1);
-            self.calm.push_front(calm.p99_ns());
-        }
-        (self.before, self.since_ns) = (seen, now_ns);
+        self.calm.truncate(CALM_WINDOWS - 1);
+        self.calm.push_front(seen.since(&self.before));
+        (self.before, self.since_ns, self.calm_at_ns) = (seen, now_ns, now_ns);
+    }
+
+    /// Removal has gone on for so long that it should end for a moment, and begin again.
+    #[must_use]
+    pub fn wants_calm(&self, now_ns: u64) -> bool {
+        !self.alone && now_ns.saturating_sub(self.calm_at_ns) >= CALM_EVERY_NS
     }
 
     /// Removal has ended.
@@ -93,27 +115,36 @@ impl Governor {
             return;
         }
         let (p99, budget) = (window.p99_ns(), self.budget_ns());
-        self.rate = if count < SAMPLES_FEW {
-            self.rate / 2 * 3
-        } else if p99 > budget {
-            self.held_back += 1;
-            self.rate / 10 * 7
-        } else if p99 <= budget / 4 * 3 {
-            self.rate / 20 * 23
-        } else {
-            self.rate
+        self.alone = count < SAMPLES_FEW;
+        self.held_back += u64::from(!self.alone && p99 > budget);
+        let percent = match p99 {
+            _ if self.alone => 150,
+            p99 if p99 > budget.saturating_mul(2) => 60,
+            p99 if p99 > budget => 80,
+            p99 if p99 > budget / 4 * 3 => 100,
+            _ => 110,
         };
+        self.rate = self.rate * percent / 100;
         self.rate = self.rate.min(RATE_MAX).max(self.allowed.rate_min);
         (self.before, self.since_ns) = (seen, now_ns);
+    }
+
+    /// A step of so many bytes took so long.
+    pub fn stepped(&mut self, bytes: u64, took_ns: u64) {
+        let budget = self.budget_ns();
+        if took_ns > budget / 2 {
+            self.step = (bytes.min(self.step) / 8 * 7).max(STEP_MIN);
+        } else if took_ns < budget / 4 || self.alone {
+            self.step = (self.step / 16 * 17).min(STEP_MAX);
+        }
     }
 
     /// The p99 that commits may have beside removal, in nanoseconds: twice what they have without, and no less than was allowed.
     #[must_use]
     pub fn budget_ns(&self) -> u64 {
-        let mut calm: Vec<u64> = self.calm.iter().copied().collect();
-        calm.sort_unstable();
-        let median = calm.get(calm.len() / 2).copied().unwrap_or(0);
-        self.allowed.budget_ns.max(median.saturating_mul(2))
+        let calm = self.calm.iter().fold(Seen::default(), |all, window| all.and(window));
+        let p99 = if calm.count() < CALM_SAMPLES_MIN { 0 } else { calm.p99_ns() };
+        self.allowed.budget_ns.max(p99.saturating_mul(2))
     }
 
     /// Bytes a second at which it removes now.
@@ -131,8 +162,7 @@ impl Governor {
     /// How much of a file goes in one step, in bytes.
     #[must_use]
     pub fn step_bytes(&self) -> u64 {
-        let step = self.rate / (1_000 / STEP_EVERY.as_millis() as u64);
-        (step - step % STEP_MIN).clamp(STEP_MIN, STEP_MAX)
+        self.step - self.step % STEP_GRAIN
     }
 
     /// How long the next step comes after one that freed so many bytes.
@@ -171,7 +201,6 @@ mod tests {
         assert!(governor.rate() < before);
         (0..50).for_each(|_| window(&mut governor, &latencies, &mut now, 5_000_000));
         assert_eq!(governor.rate(), ALLOWED.rate_min);
-        assert_eq!(governor.step_bytes(), STEP_MIN);
         assert_eq!(governor.held_back(), 51);
     }
 
@@ -180,7 +209,7 @@ mod tests {
         let (mut governor, latencies) = governor();
         let mut now = 0;
         (0..50).for_each(|_| window(&mut governor, &latencies, &mut now, 300_000));
-        assert_eq!((governor.rate(), governor.step_bytes()), (RATE_MAX, STEP_MAX));
+        assert_eq!(governor.rate(), RATE_MAX);
         assert_eq!(governor.held_back(), 0);
     }
 
@@ -201,6 +230,46 @@ mod tests {
         let (mut now, before) = (SECOND, governor.rate());
         window(&mut governor, &latencies, &mut now, 4_000_000);
         assert!(governor.rate() > before, "what would be slow elsewhere is usual here");
+    }
+
+    #[test]
+    fn an_append_that_meets_a_step_waits_for_half_the_budget_at_most() {
+        let (mut governor, _) = governor();
+        let ns_of = |bytes: u64| 300_000 + bytes; // What a discard takes: a call, and a millisecond for each MiB.
+        (0..100).for_each(|_| governor.stepped(governor.step_bytes(), ns_of(governor.step_bytes())));
+        let step = governor.step_bytes();
+        assert!(step >= STEP_MIN && ns_of(step) <= ALLOWED.budget_ns / 2, "{step}");
+        (0..100).for_each(|_| governor.stepped(governor.step_bytes(), 20_000));
+        assert_eq!(governor.step_bytes(), STEP_MAX, "where the file system discards later");
+        (0..100).for_each(|_| governor.stepped(governor.step_bytes(), 9_000_000));
+        assert_eq!(governor.step_bytes(), STEP_MIN);
+    }
+
+    #[test]
+    fn it_looks_again_what_commits_take_without_removal_unless_there_are_none() {
+        let (mut governor, latencies) = governor();
+        governor.begin(latencies.seen(), SECOND);
+        assert!(!governor.wants_calm(SECOND + CALM_EVERY_NS - 1) && governor.wants_calm(SECOND + CALM_EVERY_NS));
+        let mut now = SECOND;
+        window(&mut governor, &latencies, &mut now, 300_000);
+        assert!(governor.wants_calm(SECOND + CALM_EVERY_NS));
+        governor.look(latencies.seen(), now + WINDOW_MAX_NS);
+        assert!(!governor.wants_calm(9 * SECOND), "nobody writes");
+    }
+
+    #[test]
+    fn windows_without_removal_count_together_and_old_ones_are_forgotten() {
+        let (mut governor, latencies) = governor();
+        for _ in 0..CALM_WINDOWS {
+            (0..50).for_each(|_| latencies.note(3_000_000));
+            governor.begin(latencies.seen(), SECOND);
+        }
+        assert!(governor.budget_ns() >= 6_000_000, "each alone has too few");
+        for _ in 0..CALM_WINDOWS {
+            (0..50).for_each(|_| latencies.note(100_000));
+            governor.begin(latencies.seen(), SECOND);
+        }
+        assert_eq!(governor.budget_ns(), ALLOWED.budget_ns);
     }
 
     #[test]

@@ -56,6 +56,12 @@ impl Seen {
         Seen(std::array::from_fn(|class| self.0[class].saturating_sub(earlier.0[class])))
     }
 
+    /// What came in both.
+    #[must_use]
+    pub fn and(&self, other: &Seen) -> Seen {
+        Seen(std::array::from_fn(|class| self.0[class] + other.0[class]))
+    }
+
     /// How many commits.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -291,7 +291,7 @@ impl<D: Disk> Remover<D> {
 
     /// One step of freeing bytes: opens some files, or cuts a piece off one, or unlinks those that are small by now.
     async fn free_some(&mut self) -> Result<(), ManifestError> {
-        if !std::mem::replace(&mut self.busy, true) {
+        if !std::mem::replace(&mut self.busy, true) || self.governor.wants_calm(self.now_ns()) {
             self.look_before().await;
         }
         let step = if self.settings.governed { self.governor.step_bytes() } else { u64::MAX };
@@ -381,7 +381,7 @@ impl<D: Disk> Remover<D> {
 
     /// Looks for a moment what commits take while nothing is removed: what they took long ago may have been other work.
     async fn look_before(&mut self) {
-        if self.settings.governed {
+        if self.settings.governed && self.exchange.gauge.stage() < Stage::Hard {
             self.governor.end(self.exchange.latencies.seen());
             let _ = transfer::sleep(&self.disk, CALM_LOOK).await;
         }
@@ -389,7 +389,9 @@ impl<D: Disk> Remover<D> {
     }
 
     async fn shrink(&mut self, attempt: Attempt, mut doomed: Doomed, step: u64) {
+        let from_ns = self.now_ns();
         let shrunk = doomed.shrink(&self.disk, step).await;
+        self.governor.stepped(step, self.now_ns().saturating_sub(from_ns));
         self.unsynced += step;
         let result = match (shrunk, &doomed.file) {
             (Ok(freed), Some(file)) if self.unsynced >= SYNC_EVERY_BYTES => {
