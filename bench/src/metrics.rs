@@ -45,6 +45,8 @@ pub enum Metric {
     DirectoriesPerSecond,
     /// The same; its ceiling is `rm -rf` of all.
     RmDirectoriesPerSecond,
+    /// Of the time in which directories are given up and removed, only that of the removal.
+    TrashDirectoriesPerSecond,
     /// Files that were unlinked, for each 1,000 segments turned over.
     Unlinks,
     /// Directories that were removed, for each 1,000 segments turned over.
@@ -74,7 +76,7 @@ pub enum Summary {
 
 impl Metric {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Metric; 27] = [
+    pub const ALL: [Metric; 28] = [
         Metric::P50,
         Metric::P99,
         Metric::P999,
@@ -94,6 +96,7 @@ impl Metric {
         Metric::SegmentsPerSecond,
         Metric::DirectoriesPerSecond,
         Metric::RmDirectoriesPerSecond,
+        Metric::TrashDirectoriesPerSecond,
         Metric::Unlinks,
         Metric::Rmdirs,
         Metric::Fallocates,
@@ -126,6 +129,7 @@ impl Metric {
             Metric::SegmentsPerSecond => "segments_per_second",
             Metric::DirectoriesPerSecond => "directories_per_second",
             Metric::RmDirectoriesPerSecond => "rm_directories_per_second",
+            Metric::TrashDirectoriesPerSecond => "trash_directories_per_second",
             Metric::Unlinks => "unlinks_per_1000",
             Metric::Rmdirs => "rmdirs_per_1000",
             Metric::Fallocates => "fallocates_per_1000",

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::scenario::{Part, Plan, Scale, Scenario};
+use crate::scenario::{Part, Plan, RemovalPlan, Scale, Scenario};
 use clap::Parser;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +30,15 @@ pub struct Options {
     /// Rounds of store and ceiling in turn [default: 3, named scenarios and full 5, smoke 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     rounds: Option<u32>,
+    /// Files that a store unlinks at once [default: as a store does that sets nothing]
+    #[arg(long, value_name = "N", value_parser = at_once)]
+    removal_batch: Option<usize>,
+    /// Kernel threads that may remove files at once [default: as a store does that sets nothing]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8))]
+    removal_workers: Option<u32>,
+    /// Directories that `orphans` has emptied [default: 10000, smoke 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
+    directories: Option<u64>,
     /// Every scenario once at a tiny size, to see that it works
     #[arg(long, conflicts_with = "full")]
     smoke: bool,
@@ -48,6 +57,12 @@ pub struct Options {
     /// What this program asks of itself.
     #[command(subcommand)]
     pub part: Option<Part>,
+}
+
+/// A number of files from 1 to 4,096.
+fn at_once(text: &str) -> Result<usize, String> {
+    let within = text.parse().ok().filter(|files| (1..=4_096).contains(files));
+    within.ok_or_else(|| "a number from 1 to 4096 is wanted".to_owned())
 }
 
 impl Options {
@@ -75,6 +90,8 @@ impl Options {
             time: self.seconds.map_or(time, Duration::from_secs),
             rounds: self.rounds.unwrap_or(rounds),
             core,
+            removal: RemovalPlan { batch: self.removal_batch, workers: self.removal_workers },
+            directories: self.directories,
         }
     }
 
@@ -96,7 +113,14 @@ mod tests {
     fn no_argument_means_the_core_set() {
         let options = parsed("bench").expect("no argument");
         assert!(options.scenarios().into_iter().all(Scenario::is_core) && !options.scenarios().is_empty());
-        let plan = Plan { scale: Scale::Normal, time: Duration::from_secs(3), rounds: 3, core: true };
+        let plan = Plan {
+            scale: Scale::Normal,
+            time: Duration::from_secs(3),
+            rounds: 3,
+            core: true,
+            removal: RemovalPlan::default(),
+            directories: None,
+        };
         assert_eq!(options.plan(), plan);
         assert_eq!(options.html, PathBuf::from("target/strandline-bench/report.html"));
     }
@@ -116,12 +140,38 @@ mod tests {
             parsed("bench --scenario recovery --scenario append-latency --smoke --rounds 2").expect("options");
         assert_eq!(options.scenarios(), [Scenario::AppendLatency, Scenario::Recovery]);
         let time = Duration::from_millis(200);
-        assert_eq!(options.plan(), Plan { scale: Scale::Smoke, time, rounds: 2, core: false });
+        assert_eq!(
+            options.plan(),
+            Plan {
+                scale: Scale::Smoke,
+                time,
+                rounds: 2,
+                core: false,
+                removal: RemovalPlan::default(),
+                directories: None
+            }
+        );
+    }
+
+    #[test]
+    fn how_files_are_removed_can_be_set() {
+        let options =
+            parsed("bench --scenario orphans --removal-batch 8 --removal-workers 2 --directories 99").expect("options");
+        let plan = options.plan();
+        assert_eq!(plan.removal, RemovalPlan { batch: Some(8), workers: Some(2) });
+        assert_eq!(plan.directories, Some(99));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for line in ["bench --scenario nothing", "bench --seconds 0", "bench --smoke --full", "bench --rounds 0"] {
+        for line in [
+            "bench --scenario nothing",
+            "bench --seconds 0",
+            "bench --smoke --full",
+            "bench --rounds 0",
+            "bench --removal-batch 0",
+            "bench --removal-workers 9",
+        ] {
             assert!(parsed(line).is_err(), "{line}");
         }
     }

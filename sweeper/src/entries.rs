@@ -17,8 +17,8 @@ pub(crate) struct Seen<'a> {
 }
 
 /// The entries, each looked into where the decisions will ask what is in it: not one that is known, too young or nothing of a store's.
-pub(crate) fn of(seen: &Seen<'_>, root: Vec<RootEntry>) -> Vec<Entry> {
-    root.into_iter().filter_map(|entry| one(seen, entry)).collect()
+pub(crate) fn of(seen: &Seen<'_>, root: impl Iterator<Item = RootEntry>) -> Vec<Entry> {
+    root.filter_map(|entry| one(seen, entry)).collect()
 }
 
 fn one(seen: &Seen<'_>, RootEntry { name, kind, ctime_ms }: RootEntry) -> Option<Entry> {

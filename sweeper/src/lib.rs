@@ -17,5 +17,6 @@ pub mod pins;
 pub mod reply;
 pub mod report;
 pub mod schedule;
+pub mod stopping;
 mod supervisor;
 pub mod worker;

@@ -10,6 +10,7 @@ use crate::decide::{
 use crate::entries::{self, Seen};
 use crate::host::{HostKeeps, ask};
 use crate::metrics::OrphanCounts;
+use crate::stopping::Stopping;
 use crate::worker::Pass;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -114,6 +115,8 @@ pub struct OrphanReport {
     pub budget_spent: bool,
     /// What became of orphans whose hold was over.
     pub let_go: LetGo,
+    /// The worker was stopped: what it had not begun with stays.
+    pub stopped: bool,
 }
 
 impl OrphanReport {
@@ -176,6 +179,10 @@ impl Pass for OrphanSweep {
         OrphanSweep::pass(self, store, at, limits)
     }
 
+    fn heed(&mut self, stopping: Stopping) {
+        self.stopping = stopping;
+    }
+
     /// What failed stays: without a pause it would be tried over and over.
     fn is_due_again(report: &OrphanReport) -> bool {
         report.budget_spent && report.failures.is_empty() && !report.given_up.is_empty()
@@ -199,12 +206,14 @@ pub struct OrphanSweep {
     clock: SharedClock,
     sightings: Sightings,
     attempts: Attempts,
+    stopping: Stopping,
 }
 
 impl OrphanSweep {
     /// Begins with a guard of the clock that was made when the store was opened.
     pub fn new(clock: impl Into<SharedClock>) -> OrphanSweep {
-        OrphanSweep { clock: clock.into(), sightings: Sightings::default(), attempts: Attempts::default() }
+        let (sightings, attempts) = (Sightings::default(), Attempts::default());
+        OrphanSweep { clock: clock.into(), sightings, attempts, stopping: Stopping::default() }
     }
 
     /// The guard of the clock, for an operator who confirms the time.
@@ -234,7 +243,7 @@ impl OrphanSweep {
         let host = keeps.map_err(|error| Skipped::from(decide::Aborted::Failed(error)))?;
         let list = List::new(&listed, host);
         let seen = Seen { store, now: &now, age_min_ms: limits.age_min_ms, known: list.known() };
-        let entries = entries::of(&seen, root);
+        let entries = entries::of(&seen, root.into_iter().take_while(|_| !self.stopping.is_asked()));
         let survey = Survey {
             store: listed.store,
             live_uids: &list.uids,
@@ -263,6 +272,7 @@ impl OrphanSweep {
             left_out: found.left_out + review.left_out,
             brake: review.brake,
             let_go: LetGo::default(),
+            stopped: false,
         };
         self.carry_out(store, review.ready, &list, (&now, limits), &mut report);
         Ok(report)
@@ -283,9 +293,12 @@ impl OrphanSweep {
         let (listed, unlisted): (Vec<Ready>, Vec<Ready>) = ready.into_iter().partition(|one| list.has(one).is_some());
         // What has a reading is text.
         let named = |one: &Ready| String::from_utf8_lossy(one.candidate.name.as_bytes()).into_owned();
+        // Whatever was begun with is ended: only what a stop leaves has no answer.
+        let goes_on = || !self.stopping.is_asked();
         let directories = unlisted.iter().map(|one| (named(one), entries::sighted(&one.candidate)));
-        let answers = store.give_up_directories(directories, hold_until_ms);
-        let of_segments = listed.iter().map(|one| give_up_segment(store, one, list, hold_until_ms)).collect::<Vec<_>>();
+        let answers = store.give_up_directories(directories.take_while(|_| goes_on()), hold_until_ms);
+        let of_segments = listed.iter().take_while(|_| goes_on());
+        let of_segments = of_segments.map(|one| give_up_segment(store, one, list, hold_until_ms)).collect::<Vec<_>>();
         for (one, answer) in unlisted.into_iter().zip(answers).chain(listed.into_iter().zip(of_segments)) {
             match answer {
                 Ok(GivenUp::Held(_) | GivenUp::Absent) => report.given_up.push(one),
@@ -296,10 +309,11 @@ impl OrphanSweep {
                 }
             }
         }
-        match store.remove_held_orphans(now.ms) {
+        match store.remove_held_orphans_while(now.ms, || !self.stopping.is_asked()) {
             Ok(let_go) => report.let_go = let_go,
             Err(error) => tracing::warn!(%error, "what waits in the trash was not looked at"),
         }
+        report.stopped = self.stopping.is_asked();
     }
 }
 

@@ -5,6 +5,7 @@ use crate::bell::Bell;
 use crate::clock;
 use crate::decide::Reading;
 use crate::metrics::Metrics;
+use crate::stopping::Stopping;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -37,6 +38,9 @@ pub trait Pass: Send + 'static {
     /// # Errors
     /// Why nothing was done.
     fn pass(&mut self, store: &Store, at: Reading, limits: &Self::Limits) -> Result<Self::Report, Self::Skip>;
+
+    /// Is told once, before the first one, where to hear that the worker stops. A pass that takes long looks there between its steps.
+    fn heed(&mut self, _stopping: Stopping) {}
 
     /// Whether the next one is due at once.
     fn is_due_again(report: &Self::Report) -> bool;
@@ -135,6 +139,7 @@ struct Shared<P: Pass> {
     store: Arc<Store>,
     every: Every<P::Limits>,
     bell: Arc<Bell>,
+    stopping: Stopping,
     /// What the passes remember. It outlives the thread: a hold of the clock does not end by a death.
     pass: Mutex<P>,
     state: Mutex<State<P>>,
@@ -158,10 +163,12 @@ impl<P: Pass> fmt::Debug for Worker<P> {
 
 impl<P: Pass> Worker<P> {
     /// One without a thread: the supervisor starts it, as it starts one that has died. Its first pass is made at once.
-    pub(crate) fn new(store: Arc<Store>, pass: P, every: Every<P::Limits>, bell: Arc<Bell>) -> Worker<P> {
+    pub(crate) fn new(store: Arc<Store>, mut pass: P, every: Every<P::Limits>, bell: Arc<Bell>) -> Worker<P> {
+        let stopping = Stopping::default();
+        pass.heed(stopping.clone());
         let state = State { again_at: Some(Instant::now()), ..State::default() };
         let (pass, state, changed) = (Mutex::new(pass), Mutex::new(state), Condvar::new());
-        Worker(Arc::new(Shared { store, every, bell, pass, state, changed }))
+        Worker(Arc::new(Shared { store, every, bell, stopping, pass, state, changed }))
     }
 
     /// Has a pass made at once. While one is under way the next follows it, one for any number of nudges.
@@ -196,7 +203,7 @@ pub(crate) trait Tended: Send {
     /// Starts it again if it has died and its time has come; says when to look again at the latest, if that is known.
     fn tend(&self, now: Instant) -> Option<Instant>;
 
-    /// Asks it to stop behind the pass that is under way.
+    /// Asks it to stop behind the pass that is under way, and that to begin with nothing more.
     fn stop(&self);
 
     /// Waits until it has stopped.
@@ -224,6 +231,7 @@ impl<P: Pass> Tended for Worker<P> {
     }
 
     fn stop(&self) {
+        self.0.stopping.stop();
         self.0.state().stop = true;
         self.0.changed.notify_all();
     }

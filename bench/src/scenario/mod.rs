@@ -99,6 +99,19 @@ pub struct Plan {
     pub rounds: u32,
     /// Whether only the core set is wanted.
     pub core: bool,
+    /// How files are removed, where that is not as by default.
+    pub removal: RemovalPlan,
+    /// How many directories `orphans` has emptied, where that is not as by default.
+    pub directories: Option<u64>,
+}
+
+/// How files are removed; what is not set is as by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemovalPlan {
+    /// So many files are unlinked at once.
+    pub batch: Option<usize>,
+    /// So many kernel threads may work at it.
+    pub workers: Option<u32>,
 }
 
 impl Plan {
@@ -221,7 +234,7 @@ impl Scenario {
             Scenario::SweepUnderLoad => sweep_under_load::CASES.iter().map(|case| case.name).collect(),
             Scenario::ExpireMany => vec![expire_many::CASE],
             Scenario::SteadyState => steady_state::CASES.iter().map(|case| case.name).collect(),
-            Scenario::Orphans => vec![orphans::CASE],
+            Scenario::Orphans => vec![orphans::CASE, orphans::CASE_UNDER_LOAD],
         }
     }
 
@@ -280,8 +293,11 @@ impl Context<'_> {
         Ok(AppendCeiling::create(&directory.join("ceiling"), length, record_bytes)?)
     }
 
-    /// The store that a case asks for; with small segments where only the way is tried.
-    fn config(&self, config: Config) -> Config {
+    /// The store that a case asks for, removing as the user wants it; with small segments where only the way is tried.
+    fn config(&self, mut config: Config) -> Config {
+        let RemovalPlan { batch, workers } = self.plan.removal;
+        config.removal_batch = batch.unwrap_or(config.removal_batch);
+        config.removal_workers = workers.unwrap_or(config.removal_workers);
         match self.plan.scale {
             Scale::Smoke => with_segments_of(config, SEGMENT_BYTES_OF_SMOKE),
             _ => config,
@@ -337,7 +353,14 @@ mod tests {
 
     #[test]
     fn store_and_ceiling_share_the_time_of_a_case() {
-        let plan = Plan { scale: Scale::Normal, time: Duration::from_secs(20), rounds: 5, core: false };
+        let plan = Plan {
+            scale: Scale::Normal,
+            time: Duration::from_secs(20),
+            rounds: 5,
+            core: false,
+            removal: RemovalPlan::default(),
+            directories: None,
+        };
         assert_eq!(plan.window(), Duration::from_secs(2));
         assert_eq!(Scenario::AppendLatency.steps(plan), 24);
         assert_eq!(Scenario::ManyLogs.steps(plan), 24);

@@ -138,7 +138,14 @@ mod tests {
     #[test]
     fn a_store_with_a_pool_makes_and_unlinks_nothing_and_one_without_unlinks_what_expires() {
         let directory = tempfile::tempdir().expect("a directory");
-        let plan = Plan { scale: Scale::Smoke, time: Duration::ZERO, rounds: 1, core: false };
+        let plan = Plan {
+            scale: Scale::Smoke,
+            time: Duration::ZERO,
+            rounds: 1,
+            core: false,
+            removal: RemovalPlan::default(),
+            directories: None,
+        };
         let (progress, interrupt) = (Progress::over(0), Interrupt::default());
         let context = Context { directory: directory.path(), plan, progress: &progress, interrupt: &interrupt };
         let figures = |case: &Case| {

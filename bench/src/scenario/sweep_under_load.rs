@@ -11,7 +11,6 @@ use crate::metrics::Metric;
 use crate::rounds::{Outcome, Rounds};
 use crate::subject::{Config, Removal, Subject, Victim, config};
 use crate::window::{Figures, Window, mib};
-use std::path::Path;
 use std::time::Duration;
 
 pub const ABOUT: &str = "one producer while written segments are removed; the ceiling is the same without removal";
@@ -70,7 +69,8 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
 /// A store of its own: none begins with what another left.
 fn run_case(context: &Context<'_>, case: &Case) -> Result<(Window, Figures), BenchError> {
     let directory = context.subdirectory("sweep-under-load".to_owned())?;
-    let subject = Subject::open(context.config(config_of(context.plan, case, &directory.join("store"))))?;
+    let config = context.config(config(&directory.join("store")));
+    let subject = Subject::open(config_of(context.plan, case, config))?;
     let victim = match case.way {
         Way::Idle if case.pool => {
             subject.warm(context.plan.spare_segments(), context.interrupt)?;
@@ -95,8 +95,7 @@ fn run_case(context: &Context<'_>, case: &Case) -> Result<(Window, Figures), Ben
     Ok((window, figures))
 }
 
-fn config_of(plan: Plan, case: &Case, root: &Path) -> Config {
-    let mut config = config(root);
+fn config_of(plan: Plan, case: &Case, mut config: Config) -> Config {
     config.spare_bytes_max = match case {
         Case { pool: false, .. } => 0,
         Case { way: Way::Idle, .. } => config.spare_bytes_max,

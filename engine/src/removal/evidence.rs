@@ -162,16 +162,16 @@ impl Contents {
     }
 }
 
-/// Looks into a directory on a disk.
+/// Looks into a directory on a disk. What was looked at just now past the ring is in the page cache, where `access` may find it.
 ///
 /// # Errors
 /// The directory could not be listed. A file that cannot be read is [`Evidence::Unread`].
-pub(crate) async fn read<D: Disk>(disk: &D, directory: &Directory) -> Result<Contents, DiskError> {
+pub(crate) async fn read<D: Disk>(disk: &D, directory: &Directory, access: Access) -> Result<Contents, DiskError> {
     let mut contents = Contents::default();
     for entry in disk.list(directory)? {
         let Wanted::FirstBlock(name) = contents.entry(&entry.name, entry.kind) else { continue };
         let read = async {
-            let file = transfer::open(disk, directory, &name, OpenFile::Existing, Access::Auto).await?;
+            let file = transfer::open(disk, directory, &name, OpenFile::Existing, access).await?;
             survey::read_first_block(disk, &file).await
         };
         contents.weigh(read.await.map_or(Evidence::Unread, |block| Evidence::of_block(&block)));

@@ -1,6 +1,7 @@
 //! Going: files that are being removed. They are removed by their names, and a name among these is given to no other file meanwhile.
 
 use super::release::Given;
+use super::trash::{Orphan, Removed};
 use crate::id::{Generation, SegmentId, Uid};
 use crate::manifest::state::ReleasedRecord;
 use std::collections::BTreeMap;
@@ -43,11 +44,13 @@ impl Going {
     }
 }
 
-/// A file on its way out. Its name is free for others when this is dropped, wherever that happens.
+/// A file on its way out, or an orphan in the trash. Its name is free for others when this is dropped, wherever that happens.
 #[derive(Debug)]
 pub struct Outgoing {
     /// The file.
     pub given: Given,
+    /// It is a directory in the trash: what else has to be known of it, and who waits for it.
+    pub orphan: Option<Orphan>,
     going: Arc<Going>,
 }
 
@@ -56,7 +59,20 @@ impl Outgoing {
     #[must_use]
     pub fn new(given: Given, going: &Arc<Going>) -> Outgoing {
         going.note(std::iter::once((given.uid, &given.record)));
-        Outgoing { given, going: going.clone() }
+        Outgoing { given, orphan: None, going: going.clone() }
+    }
+
+    /// A directory in the trash. No segment stands in its way, nor it in one's.
+    #[must_use]
+    pub fn from_trash(given: Given, orphan: Orphan, going: &Arc<Going>) -> Outgoing {
+        Outgoing { given, orphan: Some(orphan), going: going.clone() }
+    }
+
+    /// Its removal has come to this. Only of an orphan somebody wants to know.
+    pub(super) fn end(mut self, removed: Removed) {
+        if let Some(orphan) = self.orphan.take() {
+            orphan.end(removed);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::going::Outgoing;
 use crossbeam_queue::SegQueue;
 use futures_util::task::AtomicWaker;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Poll};
 
 /// What was given up and nobody has begun to remove. Lock-free; any thread puts in, one takes out.
@@ -19,10 +19,16 @@ impl Inbox {
     /// Puts files in. After the inbox was closed they are dropped: the manifest knows them, and the next open removes them.
     pub fn put(&self, files: impl IntoIterator<Item = Outgoing>) {
         files.into_iter().for_each(|file| self.queue.push(file));
+        // Whoever closes it says so and then empties it; here it is filled and then looked at. One sees the other.
+        fence(Ordering::SeqCst);
         if self.closed.load(Ordering::Acquire) {
-            while self.queue.pop().is_some() {}
+            self.abandon();
         }
         self.taker.wake();
+    }
+
+    fn abandon(&self) {
+        while self.queue.pop().is_some() {}
     }
 
     /// Has the taker look around, though nothing was put in.
@@ -31,9 +37,11 @@ impl Inbox {
         self.taker.wake();
     }
 
-    /// No more is taken in, and whoever waits for some learns that.
+    /// No more is taken in, and whoever waits for some, or for what becomes of some, learns that.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.abandon();
         self.taker.wake();
     }
 

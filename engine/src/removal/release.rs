@@ -29,7 +29,7 @@ pub(super) enum Found {
     Kept(String),
 }
 
-/// A file that is to be removed, and its directory with it.
+/// Files that are to be removed, and their directory with them.
 #[derive(Debug)]
 pub(super) struct Doomed {
     /// Where the directory is.
@@ -37,11 +37,17 @@ pub(super) struct Doomed {
     directory: Directory,
     /// The directory's name.
     name: Name,
-    /// The file's name, where there is one.
-    file_name: Option<Name>,
-    /// The file, where it may be shrunk: it has no other name.
+    /// The names of its files, in the order in which they go. One of a segment may have none.
+    files: Vec<Name>,
+    /// It is an orphan: all that is in it is among these.
+    is_whole: bool,
+    /// The file that is shrunk now: it has no other name.
     pub(super) file: Option<File>,
-    /// How much of it is left, in bytes.
+    /// How much of that is left, in bytes.
+    length: u64,
+    /// Those that are shrunk after it.
+    next: Vec<File>,
+    /// How much of all of them is left, in bytes.
     pub(super) bytes: u64,
 }
 
@@ -148,33 +154,65 @@ impl Doomed {
         file: Option<File>,
     ) -> Doomed {
         let bytes = file.as_ref().map_or(0, File::length);
-        Doomed { parent, directory, name, file_name, file, bytes }
+        let (files, next) = (file_name.into_iter().collect(), Vec::new());
+        Doomed { parent, directory, name, files, is_whole: false, file, length: bytes, next, bytes }
     }
 
-    /// Cuts up to so many bytes off the end of the file. Gives how many.
+    /// An orphan of this name in the trash, with all its files, `large` ones among them to be shrunk first, of so many bytes together.
+    pub(super) fn orphan(
+        (trash, directory, name): (Directory, Directory, Name),
+        files: Vec<Name>,
+        (mut next, bytes): (Vec<File>, u64),
+    ) -> Doomed {
+        let file = next.pop();
+        let length = file.as_ref().map_or(0, File::length);
+        Doomed { parent: trash, directory, name, files, is_whole: true, file, length, next, bytes }
+    }
+
+    /// How many files it has.
+    pub(super) fn files(&self) -> u64 {
+        self.files.len() as u64
+    }
+
+    /// Cuts up to so many bytes off the end of a file. Gives how many.
     ///
     /// # Errors
     /// What the disk answered.
     pub(super) async fn shrink<D: Disk>(&mut self, disk: &D, bytes: u64) -> Result<u64, DiskError> {
         let Some(file) = &self.file else { return Ok(0) };
-        let length = self.bytes.saturating_sub(bytes).max(BLOCK as u64).min(self.bytes);
+        let length = self.length.saturating_sub(bytes).max(BLOCK as u64).min(self.length);
         transfer::truncate(disk, file, length).await?;
-        Ok(std::mem::replace(&mut self.bytes, length) - length)
+        let freed = std::mem::replace(&mut self.length, length) - length;
+        self.bytes -= freed;
+        if self.is_whole && length <= BLOCK as u64 {
+            // The first block of each stays to the last: it says whose it is.
+            self.file = self.next.pop();
+            self.length = self.file.as_ref().map_or(0, File::length);
+        }
+        Ok(freed)
     }
 
-    /// Removes the file, and its directory when no other data file is in it. Neither is durable yet. Doing it twice does no harm.
+    /// Removes the files, and their directory when no other data file is in it. Neither is durable yet. Doing it twice does no harm.
     ///
     /// # Errors
-    /// What the disk answered. Some of it may be gone; it is finished when this is done again.
+    /// What the disk answered; of an orphan also that something else is in its directory. Some of it may be gone; it is finished when this
+    /// is done again.
     pub(super) async fn unlink<D: Disk>(&mut self, disk: &D) -> Result<Taken, DiskError> {
         self.file = None;
-        if let Some(file_name) = &self.file_name {
-            match transfer::unlink(disk, &self.directory, file_name).await {
+        self.next.clear();
+        for name in &self.files {
+            match transfer::unlink(disk, &self.directory, name).await {
                 Err(error) if !error.is_absent() => return Err(error),
                 _ => {}
             }
         }
-        remove_directory(disk, &self.parent, &self.directory, &self.name).await
+        if !self.is_whole {
+            return remove_directory(disk, &self.parent, &self.directory, &self.name).await;
+        }
+        match transfer::remove_directory(disk, &self.parent, &self.name).await {
+            Err(error) if !error.is_absent() => Err(error),
+            _ => Ok(Taken::Directory),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::pressure::{self, MarksWanted, Stage};
 use super::recycle::{self, Recyclable};
 use super::release::{self, Blocks, Doomed, Found, Removing, Taken};
 use super::spares::Spare;
+use super::trash::{self, Removed};
 use super::watch::{Room, Watch};
 use crate::config::{CheckedConfig, Preallocate, Removal};
 use crate::format::manifest::Edit;
@@ -27,6 +28,9 @@ use strandline_disk::{Directory, Disk, DiskError, transfer};
 
 /// So many files are made spare ones at once.
 const RECYCLED_AT_ONCE: usize = 16;
+/// So many orphans share a sync of the trash, and an edit, at most. A commit of the journal discards what was freed since the one before, and
+/// the more that is, the fewer discards are made of it.
+const EMPTIED_AT_ONCE: usize = 4_096;
 /// After so many bytes that were cut off a file it is synced: discards follow the commits of the journal, and would come in bursts.
 const SYNC_EVERY_BYTES: u64 = 16 << 20;
 /// How long a file rests after the first attempt that failed, and at most.
@@ -89,6 +93,9 @@ pub struct Remover<D: Disk> {
     backlog: VecDeque<Attempt>,
     opened: VecDeque<(Attempt, Doomed)>,
     shrunk: Vec<(Attempt, Option<Doomed>)>,
+    /// The trash, and orphans of it that are gone, though not yet durably.
+    trash: Option<Directory>,
+    emptied: Vec<Attempt>,
     /// Files that rest after an attempt that failed.
     later: Vec<(u64, Attempt)>,
     /// A file that is being made for the pool, and when the next may be begun.
@@ -132,6 +139,8 @@ impl<D: Disk> Remover<D> {
             backlog: VecDeque::new(),
             opened: VecDeque::new(),
             shrunk: Vec::new(),
+            trash: None,
+            emptied: Vec::new(),
             later: Vec::new(),
             filling: None,
             fill_from_ns: 0,
@@ -146,6 +155,13 @@ impl<D: Disk> Remover<D> {
     /// # Errors
     /// The manifest takes no more edits: nothing can be forgotten any more.
     pub async fn run(mut self) -> Result<(), ManifestError> {
+        let ended = self.work().await;
+        // Nobody takes anything out any more: whoever waits for what is in it learns that.
+        self.exchange.inbox.close();
+        ended
+    }
+
+    async fn work(&mut self) -> Result<(), ManifestError> {
         loop {
             self.wait().await;
             self.watch_the_room().await;
@@ -163,7 +179,12 @@ impl<D: Disk> Remover<D> {
     }
 
     fn has_work(&self) -> bool {
-        !(self.backlog.is_empty() && self.opened.is_empty() && self.shrunk.is_empty()) || self.watch.has_work()
+        !(self.is_through() && self.emptied.is_empty()) || self.watch.has_work()
+    }
+
+    /// There is no file to open, to shrink or to unlink.
+    fn is_through(&self) -> bool {
+        self.backlog.is_empty() && self.opened.is_empty() && self.shrunk.is_empty()
     }
 
     /// Looks how much room there is, when it is time to. The less there is, the faster files go.
@@ -302,6 +323,9 @@ impl<D: Disk> Remover<D> {
             }
             return Ok(());
         }
+        if self.emptied.len() >= EMPTIED_AT_ONCE || (self.is_through() && !self.emptied.is_empty()) {
+            return self.forget_emptied().await;
+        }
         if self.opened.is_empty() && self.shrunk.is_empty() {
             let next = self.backlog.len().min(self.settings.batch);
             let attempts = self.backlog.drain(..next).collect();
@@ -414,13 +438,18 @@ impl<D: Disk> Remover<D> {
     async fn unlink(&mut self, bytes: u64) -> Result<(), ManifestError> {
         let disk = &self.disk;
         let unlinked = join_all(std::mem::take(&mut self.shrunk).into_iter().map(|(attempt, doomed)| async move {
-            let Some(mut doomed) = doomed else { return (attempt, 0, Ok(Taken::Directory)) };
+            let Some(mut doomed) = doomed else { return (attempt, (0, 0), Ok(Taken::Directory)) };
             let taken = doomed.unlink(disk).await;
-            (attempt, doomed.bytes, taken)
+            (attempt, (doomed.files(), doomed.bytes), taken)
         }));
-        let (mut gone, mut stays, mut freed) = (Vec::new(), Vec::new(), 0);
-        for (attempt, bytes, taken) in unlinked.await {
+        let (mut gone, mut stays, mut freed, emptied) = (Vec::new(), Vec::new(), 0, self.emptied.len());
+        for (attempt, (files, bytes), taken) in unlinked.await {
             match taken {
+                Ok(_) if attempt.file.orphan.is_some() => {
+                    self.exchange.done.files.fetch_add(files, Ordering::Relaxed);
+                    self.exchange.done.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    self.emptied.push(attempt);
+                }
                 Ok(taken) => {
                     freed += bytes;
                     gone.push(attempt);
@@ -431,6 +460,9 @@ impl<D: Disk> Remover<D> {
                 }
                 Err(error) => self.put_off(attempt, &error),
             }
+        }
+        if self.emptied.len() > emptied && gone.is_empty() {
+            self.pace(bytes).await;
         }
         if gone.is_empty() {
             return Ok(());
@@ -451,13 +483,37 @@ impl<D: Disk> Remover<D> {
         Ok(())
     }
 
+    /// Makes it durable that orphans are gone, and has the manifest forget them.
+    async fn forget_emptied(&mut self) -> Result<(), ManifestError> {
+        let emptied = std::mem::take(&mut self.emptied);
+        let synced = async {
+            // Without this they could come back after the manifest has forgotten them.
+            transfer::sync_directory(&self.disk, &trash::open(&self.disk).await?).await
+        };
+        if let Err(error) = synced.await {
+            emptied.into_iter().for_each(|attempt| self.put_off(attempt, &error));
+            return Ok(());
+        }
+        self.submit(emptied.iter()).await?;
+        emptied.into_iter().for_each(|attempt| attempt.file.end(Removed::Gone));
+        self.watch.note_room();
+        Ok(())
+    }
+
     /// Looks at several files at once. What cannot be looked at is put off.
     async fn examine(&mut self, attempts: Vec<Attempt>) -> Vec<(Attempt, Found)> {
-        let (store, spares) = (self.store, &self.exchange.spares);
+        if self.trash.is_none() && attempts.iter().any(|attempt| attempt.file.orphan.is_some()) {
+            self.trash = trash::open(&self.disk).await.ok();
+        }
+        let (store, spares, trash) = (self.store, &self.exchange.spares, &self.trash);
         let disk = &self.disk;
         let looks = attempts.into_iter().map(|attempt| async move {
+            let Outgoing { given, orphan, .. } = &attempt.file;
             let removing = Removing { store, spares, in_place: attempt.in_place };
-            let found = release::examine(disk, removing, &attempt.file.given).await;
+            let found = match orphan {
+                Some(orphan) => trash::examine(disk, trash.as_ref(), given.uid, orphan).await,
+                None => release::examine(disk, removing, given).await,
+            };
             (attempt, found)
         });
         let mut found = Vec::new();
@@ -478,6 +534,7 @@ impl<D: Disk> Remover<D> {
                 Found::Spare(recyclable) => fit.push((attempt, recyclable)),
                 Found::Doomed(doomed) => self.opened.push_back((attempt, doomed)),
                 Found::Gone => self.shrunk.push((attempt, None)),
+                Found::Kept(reason) if attempt.file.orphan.is_some() => attempt.file.end(Removed::Kept(reason)),
                 Found::Kept(reason) => {
                     let record = &attempt.file.given.record;
                     tracing::warn!(segment = %record.segment, generation = %record.generation, reason, "a released file was left alone");
@@ -490,6 +547,13 @@ impl<D: Disk> Remover<D> {
     /// An attempt failed. It is made again later, unless it was a flush: what that took along nobody knows, and the next open looks.
     fn put_off(&mut self, Attempt { file, failures, in_place }: Attempt, error: &DiskError) {
         self.exchange.done.failures.fetch_add(1, Ordering::Relaxed);
+        if file.orphan.is_some() {
+            if error.is_failed_flush() {
+                (self.alarm)(error);
+            }
+            // Whoever let it go tries again, when he is told to.
+            return file.end(Removed::Kept(error.to_string()));
+        }
         let segment = &file.given.record.segment;
         if error.is_failed_flush() {
             tracing::warn!(%segment, %error, "a released file could not be removed; it is tried again at the next open");
@@ -538,7 +602,8 @@ impl<D: Disk> Remover<D> {
 
     /// Says in numbers how far it has come.
     fn say(&self) {
-        let waiting = self.backlog.len() + self.opened.len() + self.shrunk.len() + self.later.len();
+        let waiting =
+            self.backlog.len() + self.opened.len() + self.shrunk.len() + self.emptied.len() + self.later.len();
         let waiting = waiting + self.watch.waiting();
         let done = &self.exchange.done;
         done.waiting.store(waiting as u64, Ordering::Relaxed);

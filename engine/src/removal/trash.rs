@@ -4,18 +4,20 @@
 //! look at what stands there now; one between the move back and its edit moves it into the trash again. Nothing is ever lost by either.
 
 use super::evidence::{self, Contents, Evidence};
+use super::release::{Doomed, Found};
 use super::syncs::Syncs;
 use crate::format::manifest::ReleaseReason;
 use crate::id::{SegmentId, Uid};
 use crate::layout;
 use crate::manifest::state::{ReleasedRecord, State};
+use futures_channel::oneshot;
+use futures_util::future::join_all;
 use std::collections::{BTreeSet, HashSet};
-use std::time::Duration;
-use strandline_disk::{Access, Directory, Disk, DiskError, Errno, Name, OpenFile, transfer};
+use std::sync::Arc;
+use strandline_disk::{Access, Directory, Disk, DiskError, Errno, File, Name, OpenFile, transfer};
 
-/// How much is cut off a file at once, and how long it rests then: 400 MiB a second at most.
-const STEP_BYTES: u64 = 4 << 20;
-const STEP_REST: Duration = Duration::from_millis(10);
+/// Smaller files are unlinked whole, whatever a step of removal is.
+const LARGE_BYTES: u64 = 1 << 20;
 
 /// Whether a released record is of an orphan directory, which waits in the trash. A rewritten file that came to nothing is an orphan too,
 /// but it never had a hold and stands where it was made.
@@ -44,7 +46,7 @@ pub enum Removed {
 
 /// What the trash held when the store was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct Waiting {
     /// Directories that wait there.
     pub held: BTreeSet<Uid>,
     /// Released directories that are nowhere any more, or no longer what was released: the manifest may forget them.
@@ -59,12 +61,12 @@ pub struct Found {
 ///
 /// # Errors
 /// What the disk answered.
-pub async fn find<D: Disk>(disk: &D, state: &State, degraded: bool) -> Result<Found, DiskError> {
+pub async fn find<D: Disk>(disk: &D, state: &State, degraded: bool) -> Result<Waiting, DiskError> {
     let trash = open(disk).await?;
     // A directory that a crash caught on its way is made to stay where it is seen now: what is decided here is decided about its place.
     let syncs = Syncs::default();
     sync_both(disk, &trash, &syncs).await?;
-    let mut found = Found::default();
+    let mut found = Waiting::default();
     let mut there = BTreeSet::new();
     for entry in disk.list(&trash)? {
         let text = entry.name.to_string_lossy().into_owned();
@@ -129,7 +131,7 @@ async fn is_still_it<D: Disk>(
     if layout::candidate_ids(name.as_str()).iter().any(is_listed) {
         return Ok(Still::Other("a segment that the manifest lists"));
     }
-    let Contents { evidence, uids, .. } = evidence::read(disk, &directory).await?;
+    let Contents { evidence, uids, .. } = evidence::read(disk, &directory, Access::Auto).await?;
     Ok(match evidence {
         Evidence::Unread => Still::Unread,
         _ if uids.iter().any(|uid| listed.contains(uid)) => Still::Other("a file that is in use"),
@@ -160,6 +162,43 @@ pub async fn move_in<D: Disk>(
     Ok(moved)
 }
 
+/// Moves several directories into the trash, with one sync of either directory for all of them. Says of each, in their order, what its
+/// ctime is there, or 0 when it was another than here in its old place; `None` when it was gone.
+///
+/// # Errors
+/// Of each what [`move_in`] answers.
+pub async fn move_all_in<D: Disk>(
+    disk: &D,
+    syncs: &Syncs,
+    directories: &[(Name, Uid, u64)],
+) -> Vec<Result<Option<u64>, DiskError>> {
+    if directories.is_empty() {
+        return Vec::new();
+    }
+    let to_all = |error: DiskError| vec![Err(error); directories.len()];
+    let trash = match open(disk).await {
+        Ok(trash) => trash,
+        Err(error) => return to_all(error),
+    };
+    let (root, into) = (&disk.root(), &trash);
+    let moved = join_all(directories.iter().map(|(name, uid, seen_ms)| async move {
+        let place = layout::uid_directory_name(*uid);
+        let is_same = disk.stat(root, name).is_ok_and(|stat| stat.ctime_ms == *seen_ms);
+        match transfer::rename_to(disk, (root, name), (into, &place)).await {
+            // What may have changed is looked into once more before it goes.
+            Ok(()) if !is_same => Ok(Some(0)),
+            Ok(()) => Ok(Some(disk.stat(into, &place).map_or(0, |stat| stat.ctime_ms))),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }));
+    let moved = moved.await;
+    match sync_both(disk, &trash, syncs).await {
+        Ok(()) => moved,
+        Err(error) => to_all(error),
+    }
+}
+
 /// Moves a directory back out of the trash, durably. `false` when it is not there.
 ///
 /// # Errors
@@ -187,63 +226,102 @@ pub async fn holds<D: Disk>(disk: &D, uid: Uid) -> Result<bool, DiskError> {
     }
 }
 
-/// Removes a directory from the trash for good. Only names that a segment's directory has are unlinked, and none of a file that is in use.
-///
-/// # Errors
-/// What the disk answered. What is left is removed when this is called again.
-pub async fn remove<D: Disk>(disk: &D, syncs: &Syncs, uid: Uid, listed: &HashSet<Uid>) -> Result<Removed, DiskError> {
-    let (trash, name) = (open(disk).await?, layout::uid_directory_name(uid));
-    let directory = match transfer::open_directory(disk, &trash, &name).await {
-        Ok(directory) => directory,
-        Err(error) if error.is_absent() => {
-            // It may have been removed just before a kill, and not durably.
-            syncs.trash.sync(disk, &trash).await?;
-            return Ok(Removed::Gone);
-        }
-        Err(error) => return Err(error),
-    };
-    let Contents { evidence, uids, data, torn, foreign } = evidence::read(disk, &directory).await?;
-    if let Some(foreign) = foreign {
-        return Ok(Removed::Kept(format!("it holds {foreign:?}, which no segment has")));
-    }
-    if uids.iter().any(|uid| listed.contains(uid)) {
-        return Ok(Removed::Kept("it holds a file that is in use".to_owned()));
-    }
-    if !data.is_empty() && matches!(evidence, Evidence::NoHeader | Evidence::Unread) {
-        return Ok(Removed::Kept(format!("of a file in it nobody knows whose it is ({evidence:?})")));
-    }
-    // What was set aside goes first: alone it would say nothing of whose it is.
-    for file in torn.iter().chain(&data) {
-        shrink(disk, &directory, file).await?;
-        match transfer::unlink(disk, &directory, file).await {
-            Err(error) if !error.is_absent() => return Err(error),
-            _ => {}
-        }
-    }
-    match transfer::remove_directory(disk, &trash, &name).await {
-        Err(error) if !error.is_absent() => return Err(error),
-        _ => {}
-    }
-    // Without this it could come back after the manifest has forgotten it.
-    syncs.trash.sync(disk, &trash).await?;
-    Ok(Removed::Gone)
+/// A directory in the trash that is to be removed for good.
+#[derive(Debug)]
+pub struct Orphan {
+    listed: Arc<HashSet<Uid>>,
+    placed: Option<Placed>,
+    tell: oneshot::Sender<Removed>,
 }
 
-/// Cuts a file off from its end, step by step: the discards of a large file that is unlinked whole are met by every append. Its header, which
-/// says whose it is, is cut last.
-async fn shrink<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<(), DiskError> {
-    let file = match transfer::open(disk, directory, name, OpenFile::Existing, Access::Auto).await {
-        // What is gone, or has another name somewhere, is not cut.
-        Err(error) if error.is_absent() || error.errno == Errno::MLINK => return Ok(()),
+/// What a directory was seen to hold right before it came into the trash, and its ctime since, wall ms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// What was in it.
+    pub contents: Contents,
+    /// Its ctime in the trash.
+    pub ctime_ms: u64,
+}
+
+impl Orphan {
+    /// With the uids that the manifest lists, and what is known of it. What becomes of it is told where that is awaited; nothing is told when
+    /// nobody removes it any more.
+    #[must_use]
+    pub fn new(listed: Arc<HashSet<Uid>>, placed: Option<Placed>) -> (Orphan, oneshot::Receiver<Removed>) {
+        let (tell, told) = oneshot::channel();
+        (Orphan { listed, placed, tell }, told)
+    }
+
+    pub(super) fn end(self, removed: Removed) {
+        // Who does not wait any more needs no answer.
+        let _ = self.tell.send(removed);
+    }
+
+    /// What it is known to hold, when no name in it came or went and it was not moved since.
+    fn known<D: Disk>(&self, disk: &D, trash: &Directory, name: &Name) -> Option<Contents> {
+        let placed = self.placed.as_ref().filter(|placed| placed.ctime_ms > 0)?;
+        let is_same = disk.stat(trash, name).is_ok_and(|stat| stat.ctime_ms == placed.ctime_ms);
+        is_same.then(|| placed.contents.clone())
+    }
+}
+
+/// Looks whether a directory may be removed from the trash for good. Only names that a segment's directory has are unlinked, and none of a
+/// file that is in use.
+///
+/// # Errors
+/// What the disk answered.
+pub(super) async fn examine<D: Disk>(
+    disk: &D,
+    trash: Option<&Directory>,
+    uid: Uid,
+    orphan: &Orphan,
+) -> Result<Found, DiskError> {
+    let trash = match trash {
+        Some(trash) => trash.clone(),
+        None => open(disk).await?,
+    };
+    let name = layout::uid_directory_name(uid);
+    let directory = match transfer::open_directory(disk, &trash, &name).await {
+        // It may have been removed just before a kill, and not durably.
+        Err(error) if error.is_absent() => return Ok(Found::Gone),
         opened => opened?,
     };
-    let mut left = file.length();
-    while left > STEP_BYTES {
-        left -= STEP_BYTES;
-        transfer::truncate(disk, &file, left).await?;
-        transfer::sleep(disk, STEP_REST).await?;
+    let Contents { evidence, uids, data, torn, foreign } = match orphan.known(disk, &trash, &name) {
+        Some(known) => known,
+        None => evidence::read(disk, &directory, Access::Auto).await?,
+    };
+    if let Some(foreign) = foreign {
+        return Ok(Found::Kept(format!("it holds {foreign:?}, which no segment has")));
     }
-    Ok(())
+    if uids.iter().any(|uid| orphan.listed.contains(uid)) {
+        return Ok(Found::Kept("it holds a file that is in use".to_owned()));
+    }
+    if !data.is_empty() && matches!(evidence, Evidence::NoHeader | Evidence::Unread) {
+        return Ok(Found::Kept(format!("of a file in it nobody knows whose it is ({evidence:?})")));
+    }
+    let (mut large, mut bytes) = (Vec::new(), 0);
+    // What was set aside goes first: alone it would say nothing of whose it is.
+    let files: Vec<Name> = torn.into_iter().chain(data).collect();
+    for file in &files {
+        let length = match disk.stat(&directory, file) {
+            Err(error) if error.is_absent() => continue,
+            stat => stat?.bytes,
+        };
+        bytes += length;
+        if length > LARGE_BYTES {
+            large.extend(open_large(disk, &directory, file).await?);
+        }
+    }
+    Ok(Found::Doomed(Doomed::orphan((trash, directory, name), files, (large, bytes))))
+}
+
+/// Opens a file that is shrunk before it is unlinked: the discards of a large one that goes whole are met by every append.
+async fn open_large<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<Option<File>, DiskError> {
+    match transfer::open(disk, directory, name, OpenFile::Existing, Access::Auto).await {
+        // What is gone, or has another name somewhere, is not cut.
+        Err(error) if error.is_absent() || error.errno == Errno::MLINK => Ok(None),
+        opened => opened.map(Some),
+    }
 }
 
 /// A rename is durable when both directories are.

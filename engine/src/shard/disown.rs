@@ -121,7 +121,7 @@ impl<D: Disk> Shard<D> {
                 let record = outgoing.given.record.clone();
                 drop(outgoing);
                 match &moved {
-                    Ok(_) => shard.siblings.held.put(uid),
+                    Ok(_) => _ = shard.siblings.held.put(uid, None),
                     // Its name stays taken; the next open moves it.
                     Err(_) => shard.siblings.removal.going.note(std::iter::once((uid, &record))),
                 }

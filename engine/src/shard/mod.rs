@@ -7,9 +7,11 @@ pub mod command;
 mod commit;
 mod disown;
 mod flush;
+mod give_away;
 mod give_up;
 mod inspect;
 mod leave;
+mod let_go;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod open;

@@ -26,7 +26,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use strandline_disk::{Disk, EntryKind, Name, transfer};
+use strandline_disk::{Access, Disk, EntryKind, Name, transfer};
 
 /// How many logs of a shard are recovered at once: while one is looked at the disk reads for the others.
 const RECOVERED_AT_ONCE: usize = 16;
@@ -271,7 +271,7 @@ async fn refuse_unknown_data<D: Disk>(
         let name = Name::new(directory).expect("what reads as a segment is a plain name");
         // One that cannot be looked into says nothing: it is a stray.
         let Ok(opened) = transfer::open_directory(disk, &disk.root(), &name).await else { continue };
-        if let Evidence::Live { header, .. } = evidence::read(disk, &opened).await?.evidence {
+        if let Evidence::Live { header, .. } = evidence::read(disk, &opened, Access::Auto).await?.evidence {
             let (root, directory) = (config.root.clone(), directory.clone());
             return Err(OpenError::UnknownData { root, directory, of: header.store, store });
         }

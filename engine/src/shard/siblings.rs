@@ -6,7 +6,8 @@ use crate::removal::exchange::Exchange;
 use crate::removal::going::Outgoing;
 use crate::removal::release::Given;
 use crate::removal::spares::Spares;
-use std::collections::BTreeSet;
+use crate::removal::trash::Placed;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use strandline_disk::DiskError;
@@ -21,6 +22,8 @@ pub struct Siblings {
     claimed: Mutex<BTreeSet<SegmentId>>,
     /// Orphans that wait in the trash. One that is on its way in or out is not among them.
     pub(super) held: Held,
+    /// Orphans that are on their way in.
+    pub(super) arriving: Held,
     /// The manifest was read from one copy, the other being damaged.
     pub(super) degraded: bool,
     logs: AtomicUsize,
@@ -28,26 +31,26 @@ pub struct Siblings {
 
 /// Orphans that wait in the trash.
 #[derive(Debug, Default)]
-pub struct Held(Mutex<BTreeSet<Uid>>);
+pub struct Held(Mutex<BTreeMap<Uid, Option<Placed>>>);
 
 impl Held {
-    fn uids(&self) -> MutexGuard<'_, BTreeSet<Uid>> {
+    fn uids(&self) -> MutexGuard<'_, BTreeMap<Uid, Option<Placed>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This one waits from now on.
-    pub(super) fn put(&self, uid: Uid) {
-        self.uids().insert(uid);
+    /// This one waits from now on. What is known of it saves another look. False when it waited already.
+    pub(super) fn put(&self, uid: Uid, placed: Option<Placed>) -> bool {
+        self.uids().insert(uid, placed).is_none()
     }
 
-    /// This one is on a way out.
-    pub(super) fn take(&self, uid: Uid) {
-        self.uids().remove(&uid);
+    /// This one is on a way out. Gives what was known of it; `None` when it does not wait.
+    pub(super) fn take(&self, uid: Uid) -> Option<Option<Placed>> {
+        self.uids().remove(&uid)
     }
 
     /// Whether this one waits.
     pub(super) fn has(&self, uid: Uid) -> bool {
-        self.uids().contains(&uid)
+        self.uids().contains_key(&uid)
     }
 }
 
@@ -61,7 +64,10 @@ pub(super) struct Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut claimed = self.siblings.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-        claimed.retain(|segment| !self.segments.contains(segment));
+        // Nobody else has claimed any of them.
+        for segment in &self.segments {
+            claimed.remove(segment);
+        }
     }
 }
 
@@ -75,6 +81,7 @@ impl Siblings {
     /// With these orphans in the trash, and a manifest that is whole or not.
     #[must_use]
     pub fn with_trash(self, held: BTreeSet<Uid>, degraded: bool) -> Siblings {
+        let held = held.into_iter().map(|uid| (uid, None)).collect();
         Siblings { held: Held(Mutex::new(held)), degraded, ..self }
     }
 

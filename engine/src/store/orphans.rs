@@ -6,18 +6,28 @@ use crate::error::{OrphanError, VerbError};
 use crate::host::HostStandings;
 use crate::id::{SegmentId, StoreId, Uid};
 use crate::layout;
-use crate::pending::{Answer, Pending, Unanswered, pair};
+use crate::pending::{Answer, Pending, pair};
 use crate::removal::evidence::{self, Evidence};
 use crate::shard::command::{Command, Refused};
 use crate::shard::orphan::{GivenUp, HeldRecord, LetGo, OrphanAnswer, OrphanAsked, Sighted};
 use crate::shard::verb::Verb;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
+use std::sync::mpsc;
+use std::time::Duration;
 use strandline_disk::uring::Look;
 use strandline_disk::{DiskError, EntryKind, Name, Stat};
 
-/// How many directories are given up at once.
-const GIVEN_UP_AT_ONCE: usize = 64;
+/// How many directories are given up in one turn of the shard, and how many such parts are under way: those share commits and syncs.
+const GIVEN_UP_TOGETHER: usize = 128;
+const PARTS_GIVEN_UP: usize = 8;
+
+/// How many orphans are let go together, and how many such parts wait for their removal.
+const LET_GO_TOGETHER: usize = 1_024;
+const PARTS_LET_GO: usize = 4;
+
+/// How often somebody who waits for a removal looks whether he should go on.
+const GOES_ON_LOOK: Duration = Duration::from_millis(20);
 
 /// An entry below the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,8 +121,9 @@ impl Store {
     /// # Errors
     /// [`OrphanError`]: the directory stays.
     pub fn give_up_directory(&self, name: &str, seen: Sighted, hold_until_ms: u64) -> Result<GivenUp, OrphanError> {
-        let name = name.to_owned();
-        self.ask_orphan(|answer| OrphanAsked::GiveUp { name, seen, hold_until_ms, answer })
+        let directories = vec![(name.to_owned(), seen)];
+        let each = self.ask_orphan(|answer| OrphanAsked::GiveUp { directories, hold_until_ms, answer })?;
+        each.into_iter().next().unwrap_or(Err(VerbError::Closed.into()))
     }
 
     /// Gives several directories up, as [`Store::give_up_directory`] does, some of them at a time: they share commits of the manifest and syncs.
@@ -122,14 +133,25 @@ impl Store {
         directories: impl IntoIterator<Item = (String, Sighted)>,
         hold_until_ms: u64,
     ) -> Vec<Result<GivenUp, OrphanError>> {
-        let (mut waiting, mut answers) = (VecDeque::new(), Vec::new());
-        for (name, seen) in directories {
-            if waiting.len() == GIVEN_UP_AT_ONCE {
-                answers.extend(waiting.pop_front().map(answer_of));
+        let (mut directories, mut waiting, mut answers) = (directories.into_iter(), VecDeque::new(), Vec::new());
+        let answer_of = |(count, begun): (usize, OrphanAnswer<Pending<_>>)| {
+            // A part that failed as a whole is an answer to each of it.
+            let each: OrphanAnswer<Vec<_>> = begun.and_then(Pending::wait);
+            each.unwrap_or_else(|error| vec![Err(error); count])
+        };
+        loop {
+            let directories: Vec<_> = directories.by_ref().take(GIVEN_UP_TOGETHER).collect();
+            if directories.is_empty() {
+                break;
             }
-            waiting.push_back(self.begin_orphan(|answer| OrphanAsked::GiveUp { name, seen, hold_until_ms, answer }));
+            if waiting.len() == PARTS_GIVEN_UP {
+                answers.extend(waiting.pop_front().into_iter().flat_map(answer_of));
+            }
+            let count = directories.len();
+            let begun = self.begin_orphan(|answer| OrphanAsked::GiveUp { directories, hold_until_ms, answer });
+            waiting.push_back((count, begun));
         }
-        answers.extend(waiting.into_iter().map(answer_of));
+        answers.extend(waiting.into_iter().flat_map(answer_of));
         answers
     }
 
@@ -175,12 +197,49 @@ impl Store {
     }
 
     /// Removes for good what waits in the trash and whose hold is over at `now_ms` (wall). Nothing else does: a clock that cannot be
-    /// believed, or a full disk, ends no hold.
+    /// believed, or a full disk, ends no hold. The bytes go as those of any file do, at the rate that removal may have; this waits for it.
     ///
     /// # Errors
     /// [`OrphanError::Verb`].
     pub fn remove_held_orphans(&self, now_ms: u64) -> Result<LetGo, OrphanError> {
-        self.ask_orphan(|answer| OrphanAsked::LetGo { now_ms, answer })
+        self.remove_held_orphans_while(now_ms, || true)
+    }
+
+    /// Removes them as [`Store::remove_held_orphans`] does, some at a time, for as long as it is told to go on. What was begun with by then is
+    /// removed all the same: nobody waits for it, and it is not in the answer.
+    ///
+    /// # Errors
+    /// [`OrphanError::Verb`].
+    pub fn remove_held_orphans_while(&self, now_ms: u64, goes_on: impl Fn() -> bool) -> Result<LetGo, OrphanError> {
+        let mut due = self.ask_orphan(|answer| OrphanAsked::Held { answer })?;
+        due.retain(|record| record.until_ms <= now_ms);
+        // Neighbours were made one after the other: what is freed together lies together, and goes in few discards.
+        due.sort_by(|one, other| one.segment.cmp(&other.segment));
+        let (mut waiting, mut let_go) = (VecDeque::new(), LetGo::default());
+        let mut parts = due.chunks(LET_GO_TOGETHER);
+        while goes_on() {
+            while waiting.len() < PARTS_LET_GO
+                && let Some(part) = parts.next()
+            {
+                let uids = part.iter().map(|record| record.uid).collect();
+                let begun = self.begin_orphan(|answer| OrphanAsked::LetGo { uids, now_ms, answer })?;
+                let (tell, told) = mpsc::channel();
+                begun.on_ready(move |answer| drop(tell.send(answer)));
+                waiting.push_back(told);
+            }
+            let Some(first) = waiting.front() else { break };
+            match first.recv_timeout(GOES_ON_LOOK) {
+                Err(mpsc::RecvTimeoutError::Timeout) => continue,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(VerbError::Closed.into()),
+                Ok(answer) => {
+                    let LetGo { gone, kept } = answer?;
+                    let_go.gone.extend(gone);
+                    let_go.kept.extend(kept);
+                }
+            }
+            waiting.pop_front();
+        }
+        Ok(let_go)
     }
 
     /// Asks the host how these segments stand with it. `None` without a host.
@@ -211,13 +270,6 @@ impl Store {
         }
         Ok(pending)
     }
-}
-
-fn answer_of<T>(begun: Result<Pending<OrphanAnswer<T>>, OrphanError>) -> OrphanAnswer<T>
-where
-    OrphanAnswer<T>: Unanswered,
-{
-    begun?.wait()
 }
 
 fn waiting(look: &Look, HeldRecord { uid, segment, until_ms }: HeldRecord) -> WaitingOrphan {

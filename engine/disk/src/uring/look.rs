@@ -8,15 +8,19 @@ use crate::buffer::BLOCK;
 use crate::disk::{Entry, EntryKind, Stat};
 use crate::error::{DiskError, Verb};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr, OsString};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// A way to look at the root, from any thread.
 #[derive(Clone, Debug)]
 pub struct Look(Arc<RootLock>);
+
+/// How much of a directory is listed by one system call.
+const LISTED_BYTES: usize = 16 << 10;
 
 /// Below the root, over no link and onto no other mount.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
@@ -68,7 +72,7 @@ impl Look {
     /// What the file system answered.
     pub fn list(&self, path: &[&OsStr]) -> Result<Vec<Entry>, DiskError> {
         let listed = self.open(path).and_then(|directory| match &directory {
-            Some(directory) => list(directory.as_fd()),
+            Some(directory) => list_own(directory.as_fd()),
             None => list(self.0.directory()),
         });
         listed.map_err(|errno| failed(Verb::List, path, errno))
@@ -117,10 +121,20 @@ fn failed(verb: Verb, path: &[&OsStr], errno: Errno) -> DiskError {
     DiskError::new(verb, path.join(OsStr::new("/")).to_string_lossy(), errno)
 }
 
-/// The entries of a directory in name order, without `.` and `..`.
+/// The entries of a directory in name order, without `.` and `..`. Somebody else may list it at the same time.
 pub(super) fn list(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
-    let mut entries = Vec::new();
-    for entry in Dir::read_from(directory)? {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let own = rustix::fs::openat(directory, c".", flags, Mode::empty())?;
+    list_own(own.as_fd())
+}
+
+/// The same of a directory that nobody else lists through this descriptor: it need not be opened once more.
+pub(super) fn list_own(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
+    // It may have been listed before.
+    rustix::fs::seek(directory, SeekFrom::Start(0))?;
+    let (mut entries, mut buffer) = (Vec::new(), [MaybeUninit::uninit(); LISTED_BYTES]);
+    let mut listing = RawDir::new(directory, &mut buffer);
+    while let Some(entry) = listing.next() {
         let entry = entry?;
         let name = entry.file_name();
         if name == c"." || name == c".." {

@@ -91,6 +91,11 @@ impl Shared {
         self.root.clone()
     }
 
+    /// Whether this is the root, whose place while it is listed all rings of a store share.
+    pub(super) fn is_root(&self, directory: &Directory) -> bool {
+        directory.number() == self.root.number()
+    }
+
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }

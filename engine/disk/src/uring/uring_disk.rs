@@ -99,7 +99,7 @@ impl Disk for UringDisk {
 
     fn list(&self, directory: &Directory) -> Result<Vec<Entry>, DiskError> {
         self.0
-            .with_descriptor(directory, look::list)
+            .with_descriptor(directory, if self.0.is_root(directory) { look::list } else { look::list_own })
             .map_err(|errno| DiskError::new(Verb::List, directory.path().clone(), errno))
     }
 
