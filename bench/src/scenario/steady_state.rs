@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::interrupt::Interrupt;
     use crate::progress::Progress;
-    use crate::scenario::{Plan, Scale};
+    use crate::scenario::{Plan, RemovalPlan, Scale};
 
     #[test]
     fn a_store_with_a_pool_makes_and_unlinks_nothing_and_one_without_unlinks_what_expires() {

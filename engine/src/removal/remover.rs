@@ -31,6 +31,8 @@ const RECYCLED_AT_ONCE: usize = 16;
 /// So many orphans share a sync of the trash, and an edit, at most. A commit of the journal discards what was freed since the one before, and
 /// the more that is, the fewer discards are made of it.
 const EMPTIED_AT_ONCE: usize = 4_096;
+/// What each name of an orphan costs of the rate at least, in bytes: an unlink takes its time however small the file is.
+const NAME_BYTES: u64 = 64 << 10;
 /// After so many bytes that were cut off a file it is synced: discards follow the commits of the journal, and would come in bursts.
 const SYNC_EVERY_BYTES: u64 = 16 << 20;
 /// How long a file rests after the first attempt that failed, and at most.
@@ -442,12 +444,13 @@ impl<D: Disk> Remover<D> {
             let taken = doomed.unlink(disk).await;
             (attempt, (doomed.files(), doomed.bytes), taken)
         }));
-        let (mut gone, mut stays, mut freed, emptied) = (Vec::new(), Vec::new(), 0, self.emptied.len());
+        let (mut gone, mut stays, mut freed, mut names) = (Vec::new(), Vec::new(), 0, 0);
         for (attempt, (files, bytes), taken) in unlinked.await {
             match taken {
                 Ok(_) if attempt.file.orphan.is_some() => {
                     self.exchange.done.files.fetch_add(files, Ordering::Relaxed);
                     self.exchange.done.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    names += files + 1;
                     self.emptied.push(attempt);
                 }
                 Ok(taken) => {
@@ -461,10 +464,11 @@ impl<D: Disk> Remover<D> {
                 Err(error) => self.put_off(attempt, &error),
             }
         }
-        if self.emptied.len() > emptied && gone.is_empty() {
-            self.pace(bytes).await;
-        }
+        let bytes = bytes.max(names * NAME_BYTES);
         if gone.is_empty() {
+            if names > 0 {
+                self.pace(bytes).await;
+            }
             return Ok(());
         }
         // Without these syncs the names could come back after the manifest has forgotten them.

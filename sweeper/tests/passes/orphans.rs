@@ -430,6 +430,7 @@ fn make_empty(place: &Place, count: usize) {
 fn a_pass_whose_worker_was_stopped_begins_with_nothing_and_loses_nothing() {
     let mut place = Place::new();
     make_empty(&place, 20);
+    place.limits.review.mass_confirmed = true;
     place.pass();
     let stopping = Stopping::default();
     place.sweep.heed(stopping.clone());
