@@ -246,7 +246,6 @@ pub struct Placed {
 impl Orphan {
     /// With the uids that the manifest lists, and what is known of it. What becomes of it is told where that is awaited; nothing is told when
     /// nobody removes it any more.
-    #[must_use]
     pub fn new(listed: Arc<HashSet<Uid>>, placed: Option<Placed>) -> (Orphan, oneshot::Receiver<Removed>) {
         let (tell, told) = oneshot::channel();
         (Orphan { listed, placed, tell }, told)
