@@ -116,3 +116,19 @@ fn options(config: &CheckedConfig) -> UringOptions {
         ..super::serve::options(config)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[test]
+    fn dl_01_the_ring_of_removal_has_the_kernel_workers_of_its_own_setting() {
+        for removal_workers in [1, 2, 8] {
+            let config = Config { removal_workers, ..Config::new("store") }.check().expect("it can work");
+            assert_eq!(options(&config).io_wq_workers, removal_workers);
+        }
+        let default = Config::new("store").check().expect("it can work");
+        assert_eq!(options(&default).io_wq_workers, 1, "unlinks in one directory wait for each other");
+    }
+}

@@ -12,6 +12,7 @@ use strandline::batch::Batch;
 use strandline::config::CheckedConfig;
 use strandline::format::checksum::crc32c;
 use strandline::pending::{Pending, pair};
+use strandline::removal::exchange::Removed;
 use strandline::removal::pressure::{Pressure, Stage};
 use strandline::removal::remover::{Remover, Settings};
 use strandline::shard::command::{
@@ -362,7 +363,7 @@ impl Running {
     /// The shards have nothing to do, and the remover waits to try again what failed.
     #[must_use]
     pub fn only_rests(&self) -> bool {
-        let removed = self.siblings.removal.done.removed();
+        let removed = self.removed();
         let shards = self.disks.iter().take(self.shards.len());
         removed.resting > 0 && removed.waiting == removed.resting && shards.map(Disk::in_flight).sum::<usize>() == 0
     }
@@ -373,7 +374,13 @@ impl Running {
         let short = self.pressure().stage > Stage::Calm;
         let shards = self.disks.iter().take(self.shards.len());
         let idle = shards.map(Disk::in_flight).sum::<usize>() == 0 && self.disks[self.shards.len()].in_flight() <= 1;
-        short && idle && self.siblings.removal.done.removed().waiting == 0
+        short && idle && self.removed().waiting == 0
+    }
+
+    /// What the remover has done, and what is left.
+    #[must_use]
+    pub fn removed(&self) -> Removed {
+        self.siblings.removal.done.removed()
     }
 
     /// How short of room the disk is, as far as the store knows.

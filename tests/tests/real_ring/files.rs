@@ -104,3 +104,28 @@ fn nobody_else_may_look_into_the_files() {
         }
     }
 }
+
+#[test]
+fn dl_09_no_file_of_a_store_is_mapped_into_memory() {
+    let place = place();
+    let root = place.path().canonicalize().expect("there");
+    let store = open(small(&root));
+    let log = log_of(&store, "mapped");
+    let mapped = |what: &Path| {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("this process");
+        maps.lines().filter(|line| line.contains(what.to_str().expect("text"))).map(str::to_owned).collect::<Vec<_>>()
+    };
+    for round in 0..4 {
+        for number in 0..40 {
+            append(&log, &bytes_of(round * 40 + number, 10_000));
+        }
+        assert_eq!(values(&log).len(), 40 * (round as usize + 1));
+        assert_eq!(mapped(&root), [""; 0]);
+    }
+    log.verify(None).wait().expect("verified");
+    log.trim(Offset(log.latest().0 - 1)).wait().expect("a trim");
+    assert_eq!(mapped(&root), [""; 0]);
+    let program = std::env::current_exe().expect("this program");
+    assert!(!mapped(&program).is_empty(), "what is mapped is seen");
+    store.close().expect("a clean close");
+}

@@ -34,9 +34,13 @@ struct Orphan {
 }
 
 fn seen(world: &SimWorld) -> Sighted {
+    seen_at(world, NAME)
+}
+
+fn seen_at(world: &SimWorld, name: &str) -> Sighted {
     let disk = world.open();
-    let ctime_ms = disk.stat(&disk.root(), &Name::new(NAME).expect("plain")).expect("there").ctime_ms;
-    let bytes = world.read_file(FILE).expect("there");
+    let ctime_ms = disk.stat(&disk.root(), &Name::new(name).expect("plain")).expect("there").ctime_ms;
+    let bytes = world.read_file(&format!("{name}/data.0")).expect("there");
     let SegmentHeader { store, uid, segment, generation, opened_at_ms, .. } =
         SegmentHeader::decode(&bytes[..BLOCK]).expect("a good header");
     Sighted {
@@ -360,4 +364,60 @@ fn a_segment_that_is_being_made_is_no_orphan_and_none_is_made_where_one_is_being
         let cut = Step::PowerFailure { loss: Loss::KeepAll, again_after: None };
         machine.apply(cut).unwrap_or_else(|broken| panic!("{turns} turns: {answer:?}: {broken}"));
     }
+}
+
+/// Of directories that are emptied together names go many at a time, and syncs are shared. How fast that is beside `rm -rf` says the benchmark
+/// `orphans`.
+#[test]
+fn os_15_many_orphans_are_moved_and_emptied_together() {
+    const COUNT: usize = 64;
+    let (mut machine, names) = many_orphans(COUNT);
+    let starts = |machine: &Machine, parts: &[&str]| {
+        let is_one = |line: &String| line.starts_with("start ") && parts.iter().all(|part| line.contains(part));
+        machine.world.trace().iter().filter(|line| is_one(line)).count()
+    };
+    machine.world.keep_trace(true);
+    let asked: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let (name, seen) = (name.clone(), seen_at(&machine.world, name));
+            ask(&mut machine, |answer| OrphanAsked::GiveUp { name, seen, hold_until_ms: 1, answer })
+        })
+        .collect();
+    for answer in asked {
+        let answer = answered(&mut machine, answer).expect("a turn");
+        assert!(matches!(answer, Ok(GivenUp::Held(_))), "{answer:?}");
+    }
+    let (moves, syncs) = (starts(&machine, &["Rename"]), starts(&machine, &["SyncDirectory"]));
+    assert!(moves == COUNT && syncs <= COUNT / 2, "{syncs} syncs for {moves} moves");
+
+    machine.world.keep_trace(false);
+    machine.world.keep_trace(true);
+    let let_go = let_go(&mut machine).expect("a turn").expect("no failure");
+    assert_eq!((let_go.gone.len(), let_go.kept.len()), (COUNT, 0));
+    let (unlinks, syncs) = (starts(&machine, &["Unlink"]), starts(&machine, &["SyncDirectory"]));
+    let (mut flying, mut most) = (0_usize, 0);
+    for line in machine.world.trace().iter().filter(|line| line.contains(" Unlink ")) {
+        flying = if line.starts_with("start ") { flying + 1 } else { flying - 1 };
+        most = most.max(flying);
+    }
+    assert!(unlinks >= COUNT && syncs <= COUNT / 4, "{syncs} syncs for {unlinks} unlinks");
+    assert!((4..=128).contains(&most), "{most} unlinks in flight at once");
+}
+
+/// A store with so many orphans beside a log that goes on.
+fn many_orphans(count: usize) -> (Machine, Vec<String>) {
+    let mut machine = Machine::new(15, Config { manifest_bytes: 1 << 20, ..small() });
+    machine.open().expect("an open");
+    machine.run(&[Step::OpenLog(0), Step::Answer]).expect("a log");
+    let append = Step::Append { log: 0, batches: 11, records: 1, bytes: 5_500 };
+    (0..count + 2).for_each(|_| machine.run(&[append, Step::Answer]).expect("a segment"));
+    machine.apply(Step::Idle).expect("all are sealed");
+    let names: Vec<String> = (0..count).map(|number| format!("t0-r0-s{number}")).collect();
+    let file = |name: &String| format!("{name}/data.0");
+    let bytes: Vec<Vec<u8>> = names.iter().map(|name| machine.world.read_file(&file(name)).expect("there")).collect();
+    let trim = Step::Verb { log: 0, ask: Ask::Trim(At::Back(1)) };
+    machine.run(&[trim, Step::Answer, Step::Idle]).expect("a trim");
+    names.iter().zip(&bytes).for_each(|(name, bytes)| machine.world.put_file(&file(name), bytes));
+    (machine, names)
 }

@@ -32,7 +32,8 @@ pub(super) struct Flight {
 impl fmt::Display for Flight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{} {:?} {}{}", self.number, self.verb, self.path, self.effect)?;
-        self.fate.iter().try_for_each(|fate| write!(f, " ({fate:?})"))
+        self.fate.iter().try_for_each(|fate| write!(f, " ({fate:?})"))?;
+        write!(f, " of disk {}", self.disk)
     }
 }
 

@@ -39,6 +39,18 @@ impl SimWorld {
         self.0.borrow().look(path, false, File::allocated_blocks).unwrap_or(0)
     }
 
+    /// The numbers of the disks on which a file or a directory is open; none when there is no such name.
+    #[must_use]
+    pub fn holders(&self, path: &str) -> Vec<u32> {
+        let world = self.0.borrow();
+        let Some(link) = world.names.find(path, false) else { return Vec::new() };
+        let mut holders: Vec<u32> =
+            world.handles.values().filter(|handle| handle.inode == link.inode).map(|handle| handle.disk).collect();
+        holders.sort_unstable();
+        holders.dedup();
+        holders
+    }
+
     /// Bytes that may still be allocated.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {

@@ -75,6 +75,12 @@ impl SimDisk {
         &self.0.world
     }
 
+    /// Its number among the disks of its machine: operations in flight and lines of the trace end with it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.0.disk
+    }
+
     /// False once its process has died.
     #[must_use]
     pub fn is_alive(&self) -> bool {

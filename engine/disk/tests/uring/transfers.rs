@@ -1,6 +1,7 @@
 //! Bytes in, bytes out.
 
-use crate::support::{filled, make_file, open_at, open_file, options, place, run};
+use crate::support::{filled, make_file, name, open_at, open_file, options, place, run};
+use futures_util::future::join_all;
 use rustix::io::Errno;
 use std::fs;
 use strandline_disk::uring::{DirectMode, UringDisk, UringOptions};
@@ -114,6 +115,30 @@ fn durable_writes_into_written_extents_start_no_kernel_worker() {
         assert!(workers() > 0, "a sync needs one, so they are seen");
     };
     std::thread::spawn(measure).join().expect("no panic");
+}
+
+#[test]
+fn dl_01_unlinks_start_no_more_kernel_workers_than_their_ring_was_given() {
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    let mut most = Vec::new();
+    for io_wq_workers in [1, 2, 8] {
+        let names: Vec<String> = (0..512).map(|number| format!("{io_wq_workers}-{number}")).collect();
+        names.iter().for_each(|text| fs::write(place.path().join(text), "x").expect("written"));
+        let lock = disk.lock();
+        let unlink = move || {
+            let disk = UringDisk::open_locked(lock, &UringOptions { io_wq_workers, ..options() }).expect("a disk");
+            let (root, names) = (disk.root(), names.iter().map(|text| name(text)).collect::<Vec<_>>());
+            let unlinked = join_all(names.iter().map(|name| transfer::unlink(&disk, &root, name)));
+            run(&disk, unlinked).into_iter().for_each(|result| result.expect("unlinked"));
+            // Those that have nothing to do linger for seconds.
+            workers()
+        };
+        let seen = std::thread::spawn(unlink).join().expect("no panic");
+        assert!((1..=io_wq_workers as usize).contains(&seen), "{seen} workers where {io_wq_workers} are allowed");
+        most.push(seen);
+    }
+    println!("kernel workers seen for at most 1, 2 and 8: {most:?}");
 }
 
 /// Kernel workers of this thread.
