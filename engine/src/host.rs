@@ -96,7 +96,8 @@ pub trait Host: Send + Sync {
     }
 
     /// How these segments stand with the host, each of them: what it does not know may be removed as an orphan, so an answer that it is
-    /// not sure of is an error, and one segment that is left out makes it none. No segments are asked about to learn who keeps the list.
+    /// not sure of is an error, and one segment that is left out makes it none. Of segments that are due to expire it is asked too: those
+    /// go that it knows or does not know any more, and the others stay. No segments are asked about to learn who keeps the list.
     /// The default leaves it to the store's manifest. Answered from any thread; called on a sweeper's.
     fn lookup(&self, segments: &[SegmentId], answer: Answer<HostStandings>) {
         let _ = segments;

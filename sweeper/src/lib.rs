@@ -4,6 +4,7 @@
 
 mod bell;
 pub mod clock;
+mod consent;
 pub mod decide;
 mod entries;
 mod explain;

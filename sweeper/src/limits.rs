@@ -2,6 +2,7 @@
 
 use crate::decide::Caps;
 use crate::pins::PIN_BYTES_MAX;
+use std::time::Duration;
 use strandline::VerbError;
 use strandline::error::PolicyError;
 
@@ -14,13 +15,21 @@ pub struct Limits {
     pub backstop_max_age_ms: Option<u64>,
     /// The most bytes of due segments that one pin of the host holds back in a log, whatever it asks for. Default 16 GiB.
     pub pin_bytes_max: u64,
+    /// How long a host that keeps the list of segments may take to say how those stand that are due. Default 15 s.
+    pub deadline: Duration,
     /// Nothing is carried out: the report says what would be.
     pub dry_run: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { caps: Caps::default(), backstop_max_age_ms: None, pin_bytes_max: PIN_BYTES_MAX, dry_run: false }
+        Limits {
+            caps: Caps::default(),
+            backstop_max_age_ms: None,
+            pin_bytes_max: PIN_BYTES_MAX,
+            deadline: Duration::from_secs(15),
+            dry_run: false,
+        }
     }
 }
 

@@ -4,15 +4,16 @@
 //! does.
 
 use crate::clock::SharedClock;
+use crate::consent::Consent;
 use crate::decide::{self, Planned, Reading, Turn};
 use crate::kept;
 pub use crate::limits::{Limits, Skip};
 use crate::metrics::RetentionCounts;
 use crate::pins::PinBoard;
-use crate::reply::Reply;
+use crate::reply::{Refused, Reply};
 use crate::report::{Doing, Failure, Report, RollTimer};
 use crate::worker::Pass;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use strandline::id::SegmentId;
 use strandline::{Log, LogId, Store, VerbError};
 
@@ -52,6 +53,8 @@ impl Sweep {
         let mut plan = decide::plan(&kept.logs, &now, &limits.caps, self.turn.clone());
         let (expire, roll) = (std::mem::take(&mut plan.expire), std::mem::take(&mut plan.roll));
         let mut report = Report { unresolved: kept.unresolved, dry_run: limits.dry_run, ..Report::new(now, &plan) };
+        let consent = Consent::ask(store, &expire, Instant::now() + limits.deadline);
+        let expire = consented(&consent, expire, &mut report);
         if limits.dry_run {
             expire.into_iter().for_each(|planned| report.note_expired(planned));
             report.rolled = roll.into_iter().map(|(segment, _)| segment).collect();
@@ -63,7 +66,7 @@ impl Sweep {
         for (segment, _) in roll {
             match roll_one(store, &segment) {
                 Ok(()) => report.rolled.push(segment),
-                Err(error) => report.failures.push(Failure { segment, doing: Doing::Roll, error }),
+                Err(error) => report.failures.push(Failure { segment, doing: Doing::Roll, error: error.into() }),
             }
         }
         set_timers(store, kept.timers, &mut report);
@@ -96,6 +99,24 @@ impl Pass for Sweep {
     }
 }
 
+/// What of a plan the host lets go. Behind one that stays, all of its log does.
+fn consented(consent: &Consent, expire: Vec<Planned>, report: &mut Report) -> Vec<Planned> {
+    let (mut going, mut stopped) = (Vec::new(), None::<LogId>);
+    for planned in expire {
+        if stopped.as_ref() == Some(&planned.segment.log) {
+            continue;
+        }
+        match consent.to(&planned.segment) {
+            Ok(()) => going.push(planned),
+            Err(error) => {
+                stopped = Some(planned.segment.log.clone());
+                report.failures.push(Failure { segment: planned.segment, doing: Doing::Expire, error });
+            }
+        }
+    }
+    going
+}
+
 /// Expires what was planned, oldest first in each log. Behind one that failed its log goes no further: reads never meet a missing middle.
 fn carry_out_expiries(store: &Store, expire: Vec<Planned>, report: &mut Report) {
     let mut stopped: Option<LogId> = None;
@@ -116,7 +137,7 @@ fn carry_out_expiries(store: &Store, expire: Vec<Planned>, report: &mut Report) 
             found = Some((of_log.clone(), log));
             answer
         });
-        match answer {
+        match answer.map_err(Refused::from) {
             Err(error) if !Reply::of(Err(&error)).is_expired() => {
                 stopped = Some(of_log.clone());
                 report.failures.push(Failure { segment: planned.segment, doing: Doing::Expire, error });

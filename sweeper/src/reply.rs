@@ -1,7 +1,22 @@
-//! What the store answered when a segment was to expire: a closed set, so that every answer has a label that metrics can carry.
+//! What was answered when a segment was to expire: a closed set, so that every answer has a label that metrics can carry.
 
+use crate::decide::{AuthorityError, Standing};
 use std::fmt;
 use strandline::VerbError;
+
+/// Why a segment stays that was to go, or a write head was not sealed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// What the store answered.
+    #[error(transparent)]
+    Store(#[from] VerbError),
+    /// How the segment stands with the host that keeps the list: not so that it may go.
+    #[error("with the host it is {0}: its bytes stay until it is known there, or unknown")]
+    Standing(Standing),
+    /// The host keeps the list, and did not say how the segment stands.
+    #[error("{0}; its bytes stay until it does")]
+    Silent(AuthorityError),
+}
 
 /// An answer to an expiry. Only the first two say that the segment is forgotten; after any other one its bytes stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,23 +25,27 @@ pub enum Reply {
     Ok,
     /// There is no such segment: an earlier pass, or somebody else, was first.
     NoSuchSegment,
-    /// It is being moved. A host may say so; a store by itself moves nothing.
+    /// It is being moved. A host that keeps the list says so; a store by itself moves nothing.
     Migrating,
     /// It still takes appends.
     SegmentActive,
-    /// Anything else: a failure, a refusal, no answer at all.
+    /// Anything else: a failure, a refusal, a host that cannot say, no answer at all.
     Other,
 }
 
 impl Reply {
-    /// What this answer of the store is.
+    /// What this answer is.
     #[must_use]
-    pub fn of(answer: Result<&(), &VerbError>) -> Reply {
-        match answer {
-            Ok(()) => Reply::Ok,
-            Err(VerbError::NoSuchLog { .. } | VerbError::NoSuchSegment { .. }) => Reply::NoSuchSegment,
-            Err(VerbError::NotSealed { .. }) => Reply::SegmentActive,
-            Err(_) => Reply::Other,
+    pub fn of(answer: Result<&(), &Refused>) -> Reply {
+        let refused = match answer {
+            Ok(()) => return Reply::Ok,
+            Err(refused) => refused,
+        };
+        match refused {
+            Refused::Store(VerbError::NoSuchLog { .. } | VerbError::NoSuchSegment { .. }) => Reply::NoSuchSegment,
+            Refused::Store(VerbError::NotSealed { .. }) => Reply::SegmentActive,
+            Refused::Standing(Standing::Migrating) => Reply::Migrating,
+            Refused::Store(_) | Refused::Standing(_) | Refused::Silent(_) => Reply::Other,
         }
     }
 
@@ -67,20 +86,29 @@ mod tests {
         let segment = SegmentId { log: log.clone(), seq: Seq::default() };
         let requested = Offset(0);
         let answers = [
-            (Ok(()), Reply::Ok),
-            (Err(VerbError::NoSuchSegment { segment: segment.clone() }), Reply::NoSuchSegment),
-            (Err(VerbError::NoSuchLog { log: log.clone() }), Reply::NoSuchSegment),
-            (Err(VerbError::NotSealed { segment: segment.clone() }), Reply::SegmentActive),
-            (Err(VerbError::NotOldest { segment: segment.clone(), oldest: segment }), Reply::Other),
-            (Err(VerbError::OutOfRange { log, requested, start: requested, end: requested }), Reply::Other),
-            (Err(VerbError::Overloaded { outstanding: 1, limit: 1 }), Reply::Other),
-            (Err(VerbError::Closed), Reply::Other),
-            (Err(VerbError::ShardGone), Reply::Other),
+            (VerbError::NoSuchSegment { segment: segment.clone() }, Reply::NoSuchSegment),
+            (VerbError::NoSuchLog { log: log.clone() }, Reply::NoSuchSegment),
+            (VerbError::NotSealed { segment: segment.clone() }, Reply::SegmentActive),
+            (VerbError::NotOldest { segment: segment.clone(), oldest: segment }, Reply::Other),
+            (VerbError::OutOfRange { log, requested, start: requested, end: requested }, Reply::Other),
+            (VerbError::Overloaded { outstanding: 1, limit: 1 }, Reply::Other),
+            (VerbError::Closed, Reply::Other),
+            (VerbError::ShardGone, Reply::Other),
         ];
-        for (answer, reply) in answers {
-            assert_eq!(Reply::of(answer.as_ref()), reply, "{answer:?}");
-            assert_eq!(reply.is_expired(), matches!(reply, Reply::Ok | Reply::NoSuchSegment));
+        let answers = answers.map(|(error, reply)| (Refused::Store(error), reply));
+        let silent = Refused::Silent(AuthorityError { reason: "its time was up".to_owned() });
+        let of_host = [
+            (Refused::Standing(Standing::Migrating), Reply::Migrating),
+            (Refused::Standing(Standing::Misplaced), Reply::Other),
+            (Refused::Standing(Standing::Unroutable), Reply::Other),
+            (silent, Reply::Other),
+        ];
+        assert_eq!(Reply::of(Ok(&())), Reply::Ok);
+        for (refused, reply) in answers.into_iter().chain(of_host) {
+            assert_eq!(Reply::of(Err(&refused)), reply, "{refused:?}");
+            assert_eq!(reply.is_expired(), reply == Reply::NoSuchSegment);
         }
+        assert!(Reply::Ok.is_expired());
         assert_eq!(Reply::SegmentActive.to_string(), "segment_active");
     }
 }

@@ -1,7 +1,7 @@
 //! What a pass did, for people and for metrics.
 
 use crate::decide::{Held, HeldBy, Hold, Now, Plan, Planned, StampAhead};
-use crate::reply::Reply;
+use crate::reply::{Refused, Reply};
 use std::collections::BTreeMap;
 use std::fmt;
 use strandline::id::SegmentId;
@@ -23,8 +23,8 @@ pub struct Failure {
     pub segment: SegmentId,
     /// What was to be done with it.
     pub doing: Doing,
-    /// What the store answered.
-    pub error: VerbError,
+    /// What the store answered, or the host.
+    pub error: Refused,
 }
 
 impl Failure {

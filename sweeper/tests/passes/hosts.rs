@@ -1,7 +1,7 @@
 //! A host that keeps the list of segments: what it does not know is an orphan, also where the manifest lists it, and what it cannot say
 //! stops the pass.
 
-use super::common::{config, log, log_id};
+use super::common::{config, keep_bytes, later, log, log_id};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -16,6 +16,9 @@ use strandline::{
 use strandline_sweeper::clock;
 use strandline_sweeper::decide::{Aborted, ClockGuard, Mode, Reading, ReviewLimits, Skipped};
 use strandline_sweeper::orphans::{OrphanLimits, OrphanReport, OrphanSkip, OrphanSweep};
+use strandline_sweeper::pass::{Limits, Sweep};
+use strandline_sweeper::reply::Reply;
+use strandline_sweeper::report::Report;
 
 #[derive(Default)]
 struct Says {
@@ -214,4 +217,48 @@ fn a_segment_that_somebody_holds_or_that_is_not_the_oldest_stays() {
     assert_eq!(given_up, Some(Ok(GivenUp::Held(uid(0)))));
     assert_eq!(give_up(0, uid(0)), Ok(GivenUp::Absent));
     assert_eq!(append(&log), Ok(()));
+}
+
+#[test]
+fn what_is_due_expires_only_where_the_host_lets_it_go_and_what_migrates_keeps_its_bytes() {
+    let (root, host) = (tempfile::tempdir().expect("a directory"), Arc::<Registry>::default());
+    let store = open(root.path(), &host);
+    fill(&store, "kept");
+    fill(&store, "mine");
+    keep_bytes(&store, "mine", 0);
+    keep_bytes(&store, "kept", 0);
+    host.says().known.retain(|id| id.log.topic.as_bytes() != b"mine");
+    let mut sweep = Sweep::new(ClockGuard::open(clock::read(), None));
+    let limits = Limits { deadline: Duration::from_millis(50), dry_run: true, ..Limits::default() };
+    let mut retained = |limits: &Limits| sweep.pass(&store, later(clock::read(), 1), limits).expect("a pass");
+    let failed = |report: &Report| -> Vec<(String, Reply)> {
+        report.failures.iter().map(|one| (one.segment.to_string(), one.reply())).collect()
+    };
+    let stays = |reply| vec![("mine-r0-s0".to_owned(), reply)];
+    for dry_run in [true, false] {
+        host.says().standing = Some(Standing::Migrating);
+        let report = retained(&Limits { dry_run, ..limits });
+        assert_eq!(failed(&report), stays(Reply::Migrating), "{report}");
+        assert!(report.expired.iter().all(|planned| planned.segment.log == log_id("kept")), "{report}");
+        assert_eq!(report.failures_by_reply().into_iter().collect::<Vec<_>>(), [(Reply::Migrating, 1)]);
+        for standing in [Standing::Unroutable, Standing::Misplaced] {
+            host.says().standing = Some(standing);
+            assert_eq!(failed(&retained(&Limits { dry_run, ..limits })), stays(Reply::Other), "{standing}");
+        }
+    }
+    assert_eq!(log(&store, "kept").bounds().start.0, 2, "nobody minded");
+    let limits = Limits { dry_run: false, ..limits };
+    let silences: [fn(&mut Says, bool); 3] =
+        [|says, on| says.fails = on, |says, on| says.late = on, |says, on| says.leaves_out = on];
+    for silence in silences {
+        silence(&mut host.says(), true);
+        assert_eq!(failed(&retained(&limits)), stays(Reply::Other));
+        silence(&mut host.says(), false);
+    }
+    assert_eq!(log(&store, "mine").bounds().start.0, 0, "not a byte went");
+    // The host has forgotten them: the pass that is to free their bytes came late.
+    host.says().standing = None;
+    let report = retained(&limits);
+    assert_eq!((report.expired.len(), failed(&report)), (2, vec![]), "{report}");
+    assert_eq!(log(&store, "mine").bounds().start.0, 2);
 }
