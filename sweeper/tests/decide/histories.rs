@@ -1,6 +1,6 @@
 //! Random histories of whole stores: whatever happens, nothing that is live is selected, and nothing goes before its time.
 //!
-//! `STRANDLINE_SEEDS` says how many histories are run, `STRANDLINE_SEED` runs one alone.
+//! `STRANDLINE_SEEDS` says how many histories are run, `STRANDLINE_SEED_FIRST` from which seed on, `STRANDLINE_SEED` runs one alone.
 
 use super::common::{STORE, deleting};
 use super::world::{World, WorldLog};
@@ -272,7 +272,10 @@ fn number(name: &str) -> Option<u64> {
 fn run_histories(count: u64) {
     let seeds = match number("STRANDLINE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("STRANDLINE_SEEDS").unwrap_or(count),
+        None => {
+            let first = number("STRANDLINE_SEED_FIRST").unwrap_or(0);
+            first..first + number("STRANDLINE_SEEDS").unwrap_or(count)
+        }
     };
     let (started, is_long) = (std::time::Instant::now(), seeds.end - seeds.start > 100);
     let mut all = Counts::default();
@@ -299,7 +302,8 @@ fn no_history_ever_selects_what_is_live() {
     run_histories(4_000);
 }
 
-/// `STRANDLINE_SEEDS=10000000 cargo test --release -p strandline-sweeper -- --ignored campaign`.
+/// `cargo test --release -p strandline-sweeper --test decide -- --ignored campaign_of_histories`; piece by piece with
+/// `STRANDLINE_SEED_FIRST` and `STRANDLINE_SEEDS`.
 #[test]
 #[ignore = "a campaign of a million histories: minutes in release"]
 fn campaign_of_histories() {
