@@ -107,7 +107,7 @@ pub enum OpenError {
     ShardGone(String),
 }
 
-/// Why a log takes no appends any more, until the store is opened again.
+/// Why a log takes no appends any more, until the store is opened again; where a write met a full disk, until there is room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latch {
     /// The segment whose write or sync failed.
@@ -116,6 +116,16 @@ pub struct Latch {
     pub position: Position,
     /// What the disk answered.
     pub source: DiskError,
+}
+
+impl Latch {
+    /// What ends it.
+    fn ends_when(&self) -> &'static str {
+        match self.source.is_full() {
+            true => "free space; the log goes on when there is some, or when the store is opened again",
+            false => "the log takes no appends until the store is opened again",
+        }
+    }
 }
 
 /// The store has too much in hand: nothing was queued, the batch comes back.
@@ -156,7 +166,7 @@ pub enum AppendError {
         limit: u32,
     },
     /// This write failed, and may or may not be on disk. The log takes no appends until the store is opened again.
-    #[error("log {log}: writing segment {} at {} failed: {}; the log takes no appends until the store is opened again", latch.segment, latch.position, latch.source)]
+    #[error("log {log}: writing segment {} at {} failed: {}; {}", latch.segment, latch.position, latch.source, latch.ends_when())]
     Failed {
         /// The log.
         log: LogId,
@@ -164,7 +174,7 @@ pub enum AppendError {
         latch: Box<Latch>,
     },
     /// An earlier write failed; this append did not touch the disk.
-    #[error("log {log} takes no appends since segment {} failed at {} ({}): open the store again", latch.segment, latch.position, latch.source)]
+    #[error("log {log} takes no appends since segment {} failed at {} ({}): {}", latch.segment, latch.position, latch.source, latch.ends_when())]
     Latched {
         /// The log.
         log: LogId,

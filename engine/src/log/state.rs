@@ -201,6 +201,10 @@ pub struct Log<A> {
     pub settled_ns: u64,
     /// Why it takes no appends.
     pub latch: Option<Box<Latch>>,
+    /// It takes none because its disk was full, and goes on when there is room; and when that is looked at next, since boot in nanoseconds.
+    pub heals: bool,
+    /// See `heals`.
+    pub heal_from_ns: u64,
     /// A segment that could not be recovered, and why: what it holds is neither readable nor known to be the end.
     pub unread: Option<Box<Latch>>,
 }
@@ -248,6 +252,8 @@ impl<A> Log<A> {
             listed: false,
             settled_ns: 0,
             latch: None,
+            heals: false,
+            heal_from_ns: 0,
             unread: None,
         }
     }

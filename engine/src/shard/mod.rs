@@ -9,6 +9,7 @@ mod disown;
 mod flush;
 mod give_away;
 mod give_up;
+mod heal;
 mod inspect;
 mod leave;
 mod let_go;

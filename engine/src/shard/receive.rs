@@ -71,6 +71,9 @@ impl<D: Disk> Shard<D> {
         answer: Answer<super::command::AppendAnswer>,
         admitted: Admitted,
     ) {
+        if self.logs[number.0].heals {
+            self.heal(number);
+        }
         let wall_ms = self.now.wall_ms;
         let log = &mut self.logs[number.0];
         if let Some(error) = refusal(log, expected, batch.record_count()) {

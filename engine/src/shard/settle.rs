@@ -40,6 +40,7 @@ impl<D: Disk> Shard<D> {
             Event::Cut(result) => self.settle_cut(result),
             Event::Verb { log, finish } => self.settle_verb(log, finish),
             Event::Roused { log, result } => self.settle_roused(log, result),
+            Event::Healed { log, result } => self.settle_healed(log, result),
             Event::Read(read) => self.settle_read(*read),
             Event::Sought(done) => self.settle_sought(*done),
             Event::LogMade { log, result } => self.settle_log_made(log, result),
@@ -67,6 +68,7 @@ impl<D: Disk> Shard<D> {
             | Event::Sealed { log, .. }
             | Event::Announced { log, .. }
             | Event::Roused { log, .. }
+            | Event::Healed { log, .. }
             | Event::Shrunk { log, .. } => *log,
             _ => return,
         };
@@ -96,7 +98,10 @@ impl<D: Disk> Shard<D> {
             if full {
                 self.siblings.removal.note_use(true);
             }
+            let log = &self.logs[number.0];
+            let heals = full && (log.latch.is_none() || log.heals);
             self.latch(number, Latch { segment, position: at, source: source.clone() });
+            self.logs[number.0].heals = heals;
             // It may have been lost together with every other write that the device had not made durable. A full disk concerns only
             // its own log.
             if !full {
@@ -254,6 +259,8 @@ impl<D: Disk> Shard<D> {
         if log.latch.is_none() {
             log.latch = Some(Box::new(latch));
         }
+        // Until a write says so itself: of what else failed only the next open knows what it took along.
+        log.heals = false;
     }
 
     /// A flush that failed may have dropped whatever the device had not yet made durable: every log with something exposed is latched,
@@ -376,7 +383,7 @@ impl<D: Disk> Shard<D> {
     }
 
     /// Tells the manifest of a segment whose first commit is durable.
-    fn announce(&mut self, number: LogNumber) {
+    pub(super) fn announce(&mut self, number: LogNumber) {
         let log = &mut self.logs[number.0];
         let durable_end = log.durable_end;
         let Some(active) = log.active.as_mut().filter(|active| !active.announced && active.base < durable_end) else {

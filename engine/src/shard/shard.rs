@@ -4,6 +4,7 @@ use super::ahead::Ahead;
 use super::command::{Admitted, LogAnswer, LogNumber, Queue};
 use super::commit::{Durability, Group, Landed, Write};
 use super::flush::Covered;
+use super::heal::Healed;
 use super::policies::Waiting;
 use super::prepare::PrepareError;
 use super::read::ReadDone;
@@ -75,6 +76,11 @@ pub(super) enum Event<D: Disk> {
     Roused {
         log: LogNumber,
         result: Result<Option<Box<Roused>>, RouseError>,
+    },
+    /// The head of a log that had met a full disk was looked at.
+    Healed {
+        log: LogNumber,
+        result: Result<Healed, DiskError>,
     },
     /// A segment is valid at a smaller size, and the manifest knows that.
     Shrunk {

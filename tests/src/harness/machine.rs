@@ -520,7 +520,7 @@ impl Machine {
         let batch = batch_of(serial, records, bytes);
         let (payload, records) = (batch.payload().into(), u64::from(batch.record_count()));
         if running.append_at((log, serial), batch, (level, expected), model) {
-            model.log(log).waiting.push_back(Sent { serial, payload, records, answered: None });
+            model.log(log).waiting.push_back(Sent { serial, payload, records, answered: None, failed: false });
         }
     }
 

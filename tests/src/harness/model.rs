@@ -19,6 +19,8 @@ pub struct Sent {
     pub records: u64,
     /// The level at which it was answered.
     pub answered: Option<Level>,
+    /// Its write failed: it may be there or not. Of several some first ones are.
+    pub failed: bool,
 }
 
 /// A batch that the log must hold for ever.
@@ -158,6 +160,23 @@ impl LogModel {
         Some(self.waiting.iter().take(place).fold(self.end(), |end, sent| end.plus(sent.records)))
     }
 
+    /// The log went on where `end` is when all before `serial` stay that are there: of what failed before it, the last ones are not.
+    pub fn settle_failed_before(&mut self, serial: u64, end: Offset) {
+        let end_before = |log: &LogModel| {
+            let before = log.waiting.iter().take_while(|sent| sent.serial < serial);
+            before.fold(log.end(), |end, sent| end.plus(sent.records))
+        };
+        while end_before(self) > end && self.forget_failed_before(serial) {}
+    }
+
+    /// Forgets the last of what failed before `serial`; false when there is none.
+    fn forget_failed_before(&mut self, serial: u64) -> bool {
+        let last = self.waiting.iter().rposition(|sent| sent.failed && sent.serial < serial);
+        let forgotten = last.and_then(|last| self.waiting.remove(last)).is_some();
+        self.dropped += usize::from(forgotten);
+        forgotten
+    }
+
     fn forget_accepted_before(&mut self, serial: u64) -> bool {
         let place = self.waiting.iter().position(|sent| sent.serial == serial).unwrap_or_default();
         let accepted = self.waiting.iter().take(place).rposition(|sent| sent.answered == Some(Level::Accepted));
@@ -222,9 +241,10 @@ impl Model {
         let log = self.log(log);
         if tolerant {
             // What was accepted before a failure is gone without a word, and its offsets are given again.
-            while log.offset_of(serial).is_some_and(|first| first > receipt.first) && log.forget_accepted_before(serial)
-            {
-            }
+            // What failed is there or not, and when the log goes on that is settled.
+            while log.offset_of(serial).is_some_and(|first| first > receipt.first)
+                && (log.forget_failed_before(serial) || log.forget_accepted_before(serial))
+            {}
         }
         checker::answered_in_order(log, serial, receipt)?;
         if receipt.level == Level::Durable {
@@ -268,9 +288,11 @@ impl Model {
         self.log(log).take_waiting(serial);
     }
 
-    /// The write of a batch failed: it may be found or not, and nothing behind it may be acknowledged.
-    pub fn fail(&mut self, log: usize) {
-        self.log(log).failed = true;
+    /// The write of a batch failed: it may be found or not. Nothing behind it may be acknowledged, except by a log that `heals`.
+    pub fn fail(&mut self, log: usize, serial: u64, heals: bool) {
+        let log = self.log(log);
+        log.failed |= !heals;
+        log.waiting.iter_mut().filter(|sent| sent.serial == serial).for_each(|sent| sent.failed = true);
     }
 
     /// Takes over what a log holds after a recovery: what is not there of what waited was dropped, and must never return. Of the changes
@@ -283,19 +305,24 @@ impl Model {
         checker::store_times_never_go_backwards(read)?;
         let mut wrong: Option<Violation> = None;
         let mut right = None;
-        for made in possible(&log.changes) {
-            let changed = log.with_changes(&made);
-            match changed.check_recovered(read, seen) {
-                Ok(()) => {
-                    right = Some(changed);
-                    break;
+        // The last ones of what failed may have been cleared by a log that went on, with others behind them.
+        let mut left = Some(log.clone());
+        while let (Some(mut before), None) = (left.take(), &right) {
+            for made in possible(&before.changes) {
+                let changed = before.with_changes(&made);
+                match changed.check_recovered(read, seen) {
+                    Ok(()) => {
+                        right = Some(changed);
+                        break;
+                    }
+                    // What is said of the one whose bounds fit tells most.
+                    Err(why) if wrong.is_none() || changed.bounds() == (seen.start, seen.epoch, seen.fence) => {
+                        wrong = Some(why);
+                    }
+                    Err(_) => {}
                 }
-                // What is said of the one whose bounds fit tells most.
-                Err(why) if wrong.is_none() || changed.bounds() == (seen.start, seen.epoch, seen.fence) => {
-                    wrong = Some(why);
-                }
-                Err(_) => {}
             }
+            left = before.forget_failed_before(u64::MAX).then_some(before);
         }
         match (right, wrong) {
             (Some(right), _) => *log = right,

@@ -73,10 +73,11 @@ impl Machine {
     /// Takes the answer of a verb. False when there is none yet.
     fn take_verb(&mut self, asked: &mut AskedVerb) -> Checked<bool> {
         let (log, serial) = (asked.log, asked.serial);
-        let before = self.model.log(log).clone();
         match &mut asked.answer {
             VerbAnswer::Truncate(pending) => {
                 let Some(answer) = pending.try_take() else { return Ok(false) };
+                self.settle_failed((log, serial), &answer, |cut| Some(cut.end.plus(cut.dropped)));
+                let before = self.model.log(log).clone();
                 let Some(cut) = self.take_verdict(asked, answer)? else { return Ok(true) };
                 let after = &self.model.logs[log];
                 let dropped = before_end(&before, serial).since(after.end());
@@ -88,12 +89,15 @@ impl Machine {
             }
             VerbAnswer::Trim(pending) => {
                 let Some(answer) = pending.try_take() else { return Ok(false) };
+                self.settle_failed((log, serial), &answer, |_| None);
                 let Some(start) = self.take_verdict(asked, answer)? else { return Ok(true) };
                 let wanted = self.model.logs[log].start;
                 ensure(start == wanted, "a trim says where the log starts", || format!("{start} and not {wanted}"))?;
             }
             VerbAnswer::Seal(pending) => {
                 let Some(answer) = pending.try_take() else { return Ok(false) };
+                self.settle_failed((log, serial), &answer, |sealed| Some(sealed.end.plus(sealed.dropped)));
+                let before = self.model.log(log).clone();
                 let Some(sealed) = self.take_verdict(asked, answer)? else { return Ok(true) };
                 self.forget_receipt(log, sealed.dropped > 0);
                 // Appends behind a plain seal go on in the next segment, and may have been answered before it.
@@ -103,6 +107,7 @@ impl Machine {
             }
             VerbAnswer::Fence(pending) => {
                 let Some(answer) = pending.try_take() else { return Ok(false) };
+                self.settle_failed((log, serial), &answer, |_| None);
                 let Some(until) = self.take_verdict(asked, answer)? else { return Ok(true) };
                 let wanted = self.model.logs[log].fence;
                 ensure(Some(until) == wanted, "a fence says how far repairs go", || {
@@ -120,6 +125,7 @@ impl Machine {
             }
             VerbAnswer::Unfence(pending) | VerbAnswer::DeleteSegment(pending) | VerbAnswer::RebuildIndex(pending) => {
                 let Some(answer) = pending.try_take() else { return Ok(false) };
+                self.settle_failed((log, serial), &answer, |_| None);
                 self.take_verdict(asked, answer)?;
             }
             VerbAnswer::Stats(pending) => {
@@ -181,6 +187,21 @@ impl Machine {
                 }
                 Ok(None)
             }
+        }
+    }
+
+    /// A log that does what a failed one does not has found out what is there of what failed. Where it ended before, the answer says, or else
+    /// what it shows.
+    fn settle_failed<T>(
+        &mut self,
+        (log, serial): (usize, u64),
+        verdict: &Verdict<T>,
+        end: impl FnOnce(&T) -> Option<Offset>,
+    ) {
+        let Ok(answer) = verdict else { return };
+        let shown = self.running().opened.get(&log).map(|(_, opened)| opened.shared.bounds().end);
+        if let Some(end) = end(answer).or(shown) {
+            self.model.log(log).settle_failed_before(serial, end);
         }
     }
 

@@ -6,7 +6,7 @@ use strandline::config::Config;
 use strandline::format::segment::{SegmentHeader, SegmentState};
 use strandline::pending::pair;
 use strandline::shard::command::{AppendAnswer, Command};
-use strandline::{AppendError, Level, Offset, Stage};
+use strandline::{AppendError, Level, Offset, Preallocate, Stage};
 use strandline_disk::sim::{Fault, Loss, SimWorld, Times, What, When};
 use strandline_disk::{Errno, Verb};
 use strandline_tests::harness::files::Disk;
@@ -322,4 +322,113 @@ fn a_disk_that_does_not_say_how_much_room_there_is_stops_nothing() {
         fill(&mut machine, 2)
     });
     run.unwrap_or_else(|text| panic!("{text}"));
+}
+
+/// A store whose files grow, or whose writes take new blocks, on a disk that is full by now: the last append failed.
+fn met_a_full_disk(seed: u64) -> Option<Machine> {
+    let copies = seed.is_multiple_of(2);
+    let preallocate = if copies { Preallocate::Allocated } else { Preallocate::Off };
+    let mut machine = Machine::new(seed, Config { preallocate, ..small() });
+    machine.world.set_copy_on_write(copies);
+    machine.open().expect("an open");
+    let big = Step::Append { log: 0, batches: 3, records: 2, bytes: 4_000 };
+    machine.run(&[Step::OpenLog(0), Step::OpenLog(1), Step::Idle, big, Step::Answer]).expect("appends");
+    leave(&machine, if copies { 2 * 4096 } else { 5 * 4096 });
+    machine.tolerant = true;
+    for _ in 0..200 {
+        machine.run(&[big, Step::Answer]).unwrap_or_else(|violation| panic!("{violation:?}"));
+        if machine.model.logs[0].waiting.iter().any(|sent| sent.failed) {
+            return Some(machine);
+        }
+    }
+    None // It met the full disk while a segment was made.
+}
+
+/// Appends until the log takes them again.
+fn until_it_takes_appends(machine: &mut Machine) -> Checked<bool> {
+    let append = Step::Append { log: 0, batches: 1, records: 1, bytes: 700 };
+    let end = machine.running().opened[&0].1.shared.bounds().end;
+    for _ in 0..60 {
+        machine.run(&[append, Step::Answer, Step::Turn(600)])?;
+        if machine.model.logs[0].held.last().is_some_and(|held| held.acknowledged && held.end() > end) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[test]
+fn a_log_whose_write_met_a_full_disk_goes_on_by_itself_when_there_is_room() {
+    let mut healed = 0;
+    for_each_seed(40, |seed| {
+        let Some(mut machine) = met_a_full_disk(seed) else { return Ok(()) };
+        machine.world.set_capacity(u64::MAX);
+        assert!(until_it_takes_appends(&mut machine)?, "the log goes on without an open");
+        healed += 1;
+        machine.tolerant = false;
+        fill(&mut machine, 3)?;
+        machine.run(&[Step::Verb { log: 0, ask: Ask::Truncate(At::Back(3)) }, Step::Answer, Step::Idle])?;
+        machine.apply(Step::PowerFailure { loss: Loss::DropAll, again_after: None })?;
+        machine.run(&[Step::Append { log: 0, batches: 2, records: 2, bytes: 900 }, Step::Answer, Step::Reopen])
+    });
+    assert!(healed >= 10, "only {healed} logs went on");
+}
+
+#[test]
+fn a_crash_at_any_turn_of_going_on_after_a_full_disk_keeps_what_was_acknowledged() {
+    let (count, mut seeds) = (Rc::new(Cell::new(0)), 0);
+    for seed in 0..3 {
+        let Some(mut machine) = met_a_full_disk(seed) else { continue };
+        machine.world.set_capacity(u64::MAX);
+        let run = outcome(|| {
+            machine.observer = Some(crash_at_every_turn(machine.config.clone(), 1, count.clone()));
+            let append = Step::Append { log: 0, batches: 2, records: 1, bytes: 700 };
+            for _ in 0..4 {
+                machine.run(&[append, Step::Answer, Step::Turn(30)])?;
+                machine.apply(Step::Idle)?;
+            }
+            Ok(())
+        });
+        run.unwrap_or_else(|text| panic!("seed {seed}: {text}"));
+        seeds += 1;
+    }
+    eprintln!("{} crash images of {seeds} seeds", count.get());
+    assert!(count.get() > 100 && seeds > 1);
+}
+
+#[test]
+fn any_operation_of_going_on_after_a_full_disk_may_fail() {
+    let whats = [
+        What::Errno(Errno::IO),
+        What::Errno(Errno::NOSPC),
+        What::FailedSyncDropsDirty,
+        What::FailedSyncDropsDevice,
+        What::Short,
+    ];
+    let (mut struck, mut runs) = (0, 0);
+    for (number, what) in whats.iter().enumerate() {
+        for k in 1..60 {
+            for seed in [2 * k, 2 * k + 1] {
+                let Some(mut machine) = met_a_full_disk(seed) else { continue };
+                machine.world.set_capacity(u64::MAX);
+                let times = if k % 3 == 0 { Times::Forever } else { Times::Once };
+                machine.world.inject(Fault { when: When::KthOperation(k), what: what.clone(), times });
+                let run = outcome(|| {
+                    let append = Step::Append { log: 0, batches: 2, records: 1, bytes: 700 };
+                    for _ in 0..4 {
+                        machine.run(&[append, Step::Answer, Step::Turn(600)])?;
+                    }
+                    struck += machine.world.faults_fired().min(1);
+                    machine.world.clear_faults();
+                    machine.tolerant = false;
+                    let loss = [Loss::DropAll, Loss::KeepAll, Loss::Random][(k as usize + number) % 3];
+                    machine.apply(Step::PowerFailure { loss, again_after: None })?;
+                    machine.run(&[append, Step::Answer, Step::Reopen, Step::Idle])
+                });
+                run.unwrap_or_else(|text| panic!("operation {k}, {what:?}, seed {seed}: {text}"));
+                runs += 1;
+            }
+        }
+    }
+    assert!(struck > 100, "{struck} faults struck in {runs} runs");
 }
