@@ -2,6 +2,7 @@
 
 pub mod evidence;
 pub mod exchange;
+mod filler;
 mod filling;
 pub mod gauge;
 pub mod going;

@@ -5,7 +5,7 @@
 //! what came in. What fails is put off, for longer each time, and keeps nothing else waiting.
 
 use super::exchange::Exchange;
-use super::filling::{Filling, Wanted};
+use super::filler::Filler;
 use super::going::Outgoing;
 use super::governor::{Allowed, Governor};
 use super::pressure::{self, MarksWanted, Stage};
@@ -28,8 +28,7 @@ use strandline_disk::{Directory, Disk, DiskError, transfer};
 
 /// So many files are made spare ones at once.
 const RECYCLED_AT_ONCE: usize = 16;
-/// So many orphans share a sync of the trash, and an edit, at most. A commit of the journal discards what was freed since the one before, and
-/// the more that is, the fewer discards are made of it.
+/// So many orphans share a sync of the trash, and an edit, at most.
 const EMPTIED_AT_ONCE: usize = 4_096;
 /// What each name of an orphan costs of the rate at least, in bytes: an unlink takes its time however small the file is.
 const NAME_BYTES: u64 = 64 << 10;
@@ -39,9 +38,8 @@ const SYNC_EVERY_BYTES: u64 = 16 << 20;
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
-/// How often it looks whether appends leave room for the next burst of filling, and how long it rests after it could not.
+/// How often it looks whether appends leave room for the next burst of filling.
 const FILL_LOOK: Duration = Duration::from_millis(10);
-const FILL_RETRY: Duration = Duration::from_secs(60);
 
 /// How long it looks at the commits before it frees bytes.
 const CALM_LOOK: Duration = Duration::from_millis(200);
@@ -100,9 +98,7 @@ pub struct Remover<D: Disk> {
     emptied: Vec<Attempt>,
     /// Files that rest after an attempt that failed.
     later: Vec<(u64, Attempt)>,
-    /// A file that is being made for the pool, and when the next may be begun.
-    filling: Option<Filling>,
-    fill_from_ns: u64,
+    filler: Filler<D>,
     /// Something is being removed.
     busy: bool,
     /// When the next step may come, and how much was cut off since the last sync.
@@ -129,6 +125,7 @@ impl<D: Disk> Remover<D> {
     ) -> Remover<D> {
         let governor = Governor::new(settings.allowed);
         let watch = Watch::new(disk.clone(), store, exchange.clone(), settings.room);
+        let filler = Filler::new(disk.clone(), store, exchange.clone(), settings.spares_min);
         Remover {
             disk,
             edits,
@@ -144,8 +141,7 @@ impl<D: Disk> Remover<D> {
             trash: None,
             emptied: Vec::new(),
             later: Vec::new(),
-            filling: None,
-            fill_from_ns: 0,
+            filler,
             busy: false,
             next_ns: 0,
             unsynced: 0,
@@ -215,7 +211,7 @@ impl<D: Disk> Remover<D> {
         let ready = pin!(std::future::poll_fn(move |context| exchange.inbox.poll_ready(context)));
         let due = self.later.iter().map(|(at_ns, _)| *at_ns).chain(self.watch.due_ns()).min();
         let retry = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
-        let look = (self.filling.is_some() || self.wanted().is_some()).then_some(FILL_LOOK);
+        let look = self.filler.has_work().then_some(FILL_LOOK);
         match retry.into_iter().chain(look).min() {
             None => ready.await,
             Some(rest) => match select(ready, pin!(transfer::sleep(&self.disk, rest))).await {
@@ -347,61 +343,13 @@ impl<D: Disk> Remover<D> {
         }
     }
 
-    /// The file that is to be made for the pool, unless that failed just now.
-    fn wanted(&self) -> Option<Wanted> {
-        let may = self.now_ns() >= self.fill_from_ns;
-        may.then(|| self.exchange.spares.wanted(self.settings.spares_min)).flatten()
-    }
-
-    /// One burst of zeros for a file of the pool, when appends leave room for it.
+    /// Makes files ahead, a burst at a time.
     async fn fill_some(&mut self) {
-        if self.exchange.gauge.stage() > Stage::Calm {
-            let Some(filling) = self.filling.take() else { return };
-            self.exchange.spares.give_room_back(filling.spare.size);
-            return filling.abandon(&self.disk).await;
-        }
-        let commits = self.exchange.latencies.count();
-        let mut filling = match self.filling.take() {
-            Some(filling) => filling,
-            None => {
-                let Some(wanted) = self.wanted().filter(|wanted| self.exchange.spares.take_room(wanted.size)) else {
-                    return;
-                };
-                let size = wanted.size;
-                match Filling::begin(&self.disk, wanted, commits).await {
-                    Ok(filling) => filling,
-                    Err(error) => return self.gave_up_filling(size, &error),
-                }
+        if let Err(error) = self.filler.burst().await {
+            tracing::warn!(%error, "a file could not be made ahead: segments make their own");
+            if error.is_failed_flush() {
+                (self.alarm)(&error);
             }
-        };
-        if !filling.may_burst(commits) {
-            self.filling = Some(filling);
-            return;
-        }
-        let filled = match filling.burst(&self.disk).await {
-            Ok(false) => {
-                self.filling = Some(filling);
-                return;
-            }
-            Ok(true) => filling.finish(&self.disk, self.store).await,
-            Err(error) => Err(error),
-        };
-        match filled {
-            Ok(spare) => self.exchange.spares.put_made(spare),
-            Err(error) => {
-                let size = filling.spare.size;
-                filling.abandon(&self.disk).await;
-                self.gave_up_filling(size, &error);
-            }
-        }
-    }
-
-    fn gave_up_filling(&mut self, size: u64, error: &DiskError) {
-        self.exchange.spares.give_room_back(size);
-        self.fill_from_ns = self.now_ns().saturating_add(FILL_RETRY.as_nanos() as u64);
-        tracing::warn!(%error, "a file could not be made ahead: segments make their own");
-        if error.is_failed_flush() {
-            (self.alarm)(error);
         }
     }
 

@@ -1,26 +1,18 @@
 //! Orphan passes over a real store: what nobody knows is given up and waits, and nothing that anybody knows is touched.
 
 use super::common::{MINUTE, config, log, topic};
-use std::cell::Cell;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use strandline::id::{SegmentId, Seq, Uid};
-use strandline::{
-    Config, Evidence, GivenUp, LetGo, Log, LogId, OpenError, OrphanError, RangeNumber, Record, Removal, RootEntry,
-    Sighted, Store,
-};
+use strandline::{Config, Evidence, GivenUp, Log, LogId, OpenError, OrphanError, RangeNumber, Record, Sighted, Store};
 use strandline_sweeper::clock;
 use strandline_sweeper::decide::{Brake, ClockGuard, Mode, Reading, Reported, ReviewLimits, Skipped, WhyHeld};
 use strandline_sweeper::orphans::{OrphanLimits, OrphanReport, OrphanSkip, OrphanSweep};
-use strandline_sweeper::schedule::{Schedule, Sweeper};
-use strandline_sweeper::stopping::Stopping;
-use strandline_sweeper::worker::{Every, Pass as _};
 use tempfile::TempDir;
 
-const DAY: u64 = 24 * 60 * MINUTE;
+pub const DAY: u64 = 24 * 60 * MINUTE;
 
 fn append(log: &Log, byte: u8) {
     let mut batch = log.batch();
@@ -29,21 +21,21 @@ fn append(log: &Log, byte: u8) {
 }
 
 /// A store with one log that stays, `kept-r0-s0`.
-struct Place {
-    root: TempDir,
-    store: Option<Store>,
-    sweep: OrphanSweep,
-    limits: OrphanLimits,
+pub struct Place {
+    pub root: TempDir,
+    pub store: Option<Store>,
+    pub sweep: OrphanSweep,
+    pub limits: OrphanLimits,
     /// By how much the clocks are ahead of the host's.
-    later_ms: u64,
+    pub later_ms: u64,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub fn new() -> Place {
         Place::with(|_| {})
     }
 
-    fn with(set: impl FnOnce(&mut Config)) -> Place {
+    pub fn with(set: impl FnOnce(&mut Config)) -> Place {
         let root = tempfile::tempdir().expect("a directory");
         let mut config = config(root.path());
         set(&mut config);
@@ -55,11 +47,11 @@ impl Place {
         Place { root, store: Some(store), sweep, limits, later_ms: 20 * MINUTE }
     }
 
-    fn store(&self) -> &Store {
+    pub fn store(&self) -> &Store {
         self.store.as_ref().expect("it is open")
     }
 
-    fn path(&self, below: &str) -> PathBuf {
+    pub fn path(&self, below: &str) -> PathBuf {
         self.root.path().join("store").join(below)
     }
 
@@ -83,7 +75,7 @@ impl Place {
         Reading { wall_ms: wall_ms + self.later_ms, boot_ms: boot_ms + self.later_ms }
     }
 
-    fn pass(&mut self) -> OrphanReport {
+    pub fn pass(&mut self) -> OrphanReport {
         self.try_pass().expect("a pass")
     }
 
@@ -93,26 +85,26 @@ impl Place {
         self.sweep.pass(store, at, &limits)
     }
 
-    fn reopen(&mut self) {
+    pub fn reopen(&mut self) {
         drop(self.store.take());
         self.store = Some(Store::open(config(self.root.path())).expect("a store"));
         self.sweep = OrphanSweep::new(ClockGuard::open(clock::read(), None));
     }
 
-    fn trash(&self) -> Vec<String> {
+    pub fn trash(&self) -> Vec<String> {
         let entries =
             fs::read_dir(self.path("trash")).expect("there").map(|entry| entry.expect("an entry").file_name());
         entries.map(|name| name.into_string().expect("text")).collect()
     }
 
-    fn still_works(&self) {
+    pub fn still_works(&self) {
         append(&log(self.store(), "kept"), 2);
         let info = log(self.store(), "kept").stats().wait().expect("statistics");
         assert_eq!(info.bounds.start.0, 0, "nothing of it went");
     }
 }
 
-fn wait_until(done: impl Fn() -> bool) {
+pub fn wait_until(done: impl Fn() -> bool) {
     for _ in 0..2_000 {
         if done() {
             return;
@@ -130,7 +122,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn given_up(report: &OrphanReport) -> Vec<String> {
+pub fn given_up(report: &OrphanReport) -> Vec<String> {
     report.given_up.iter().map(|ready| ready.candidate.name.to_string()).collect()
 }
 
@@ -419,86 +411,6 @@ fn swapped_meanwhile(wanted: u64) {
     assert!(fs::read(canary.path().join("tree/data.0")).expect("read") == before);
     assert_eq!(fs::read_dir(canary.path().join("tree")).expect("there").count(), 2);
     place.still_works();
-}
-
-/// So many empty directories that no log knows.
-fn make_empty(place: &Place, count: usize) {
-    (0..count).for_each(|number| fs::create_dir(place.path(&format!("many-r0-s{number}"))).expect("made"));
-}
-
-#[test]
-fn a_pass_whose_worker_was_stopped_begins_with_nothing_and_loses_nothing() {
-    let mut place = Place::new();
-    make_empty(&place, 20);
-    place.limits.review.mass_confirmed = true;
-    place.pass();
-    let stopping = Stopping::default();
-    place.sweep.heed(stopping.clone());
-    stopping.stop();
-    let report = place.pass();
-    assert!(report.stopped, "{report}");
-    assert_eq!((given_up(&report), place.trash()), (vec![], vec![]));
-    // Nor does it remove what waits.
-    place.sweep = OrphanSweep::new(ClockGuard::open(clock::read(), None));
-    place.pass();
-    assert_eq!(given_up(&place.pass()).len(), 20);
-    place.later_ms += 2 * DAY;
-    place.sweep.heed(stopping);
-    assert_eq!((place.pass().let_go.gone.len(), place.trash().len()), (0, 20));
-    place.sweep.heed(Stopping::default());
-    assert_eq!((place.pass().let_go.gone.len(), place.trash().len()), (20, 0));
-}
-
-#[test]
-fn a_stop_comes_into_force_between_two_parts_and_what_was_begun_is_ended() {
-    let mut place = Place::with(|config| config.removal = Removal::Unpaced);
-    make_empty(&place, 3_000);
-    let store = place.store();
-    let entries = store.survey_root().expect("listed").into_iter();
-    let many = entries.filter(|entry| entry.name.to_string_lossy().starts_with("many-"));
-    let directories = many.map(|RootEntry { name, ctime_ms, .. }| {
-        (name.into_string().expect("text"), Sighted { evidence: Evidence::Empty, ctime_ms })
-    });
-    // Each that is asked for is answered, and no other is.
-    let answers = store.give_up_directories(directories.take(2_900), 1);
-    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    assert_eq!((answers.len(), place.trash().len()), (2_900, 2_900));
-    // What was begun with is ended by the one that removes files, whoever waits for it.
-    let asked = Cell::new(0);
-    let goes_on = || asked.replace(asked.get() + 1) < 1;
-    let let_go = store.remove_held_orphans_while(u64::MAX, goes_on).expect("an answer");
-    assert_eq!(let_go.kept, []);
-    wait_until(|| place.trash().is_empty());
-    wait_until(|| store.held_orphans().expect("an answer").is_empty());
-    assert_eq!(store.remove_held_orphans_while(u64::MAX, || false), Ok(LetGo::default()));
-    place.reopen();
-    place.still_works();
-}
-
-#[test]
-fn a_sweeper_that_is_dropped_ends_a_pass_over_many_orphans_early() {
-    let place = Place::with(|config| config.removal = Removal::Unpaced);
-    make_empty(&place, 6_000);
-    let review = ReviewLimits {
-        mode: Mode::Delete,
-        sightings: 1,
-        removals_per_pass: usize::MAX,
-        tracked_max: usize::MAX,
-        mass_confirmed: true,
-    };
-    let limits = OrphanLimits { review, age_min_ms: 0, ..OrphanLimits::default() };
-    let schedule = Schedule { orphans: Every { interval: Duration::from_secs(3_600), limits }, ..Schedule::default() };
-    let Place { root, store, .. } = place;
-    let sweeper = Sweeper::start(Arc::new(store.expect("it is open")), schedule).expect("threads");
-    let trash = root.path().join("store/trash");
-    wait_until(|| fs::read_dir(&trash).is_ok_and(|mut entries| entries.next().is_some()));
-    let worker = sweeper.orphans().expect("one").clone();
-    drop(sweeper);
-    let report = worker.health().last_report.expect("a pass");
-    assert!(report.stopped && !report.given_up.is_empty(), "{report}");
-    assert!(report.given_up.len() < 6_000, "all of them went before anybody looked");
-    assert_eq!(report.failures, []);
-    assert_eq!(fs::read_dir(&trash).expect("there").count(), report.given_up.len());
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn directories_that_go_together_share_the_syncs_and_a_commit() {
     let each = give_all_up(&mut machine, &[&orphan, &spare]).expect("turns").expect("an answer");
     assert!(each.iter().all(Result::is_ok), "{each:?}");
     let syncs = |machine: &Machine, of: &str| {
-        let is_sync = |line: &&String| line.contains("start") && line.contains("SyncDirectory") && line.ends_with(of);
+        let is_sync = |line: &&String| line.contains("start") && line.contains(&format!("SyncDirectory {of} of disk"));
         machine.world.trace().iter().filter(is_sync).count()
     };
     let trace = machine.world.trace().join("\n");
