@@ -250,7 +250,7 @@ fn flush_and_delete(turns: usize, gone: Option<Verb>) -> usize {
     let flush = |log| Step::UntilDurable { log, now: true };
     let mut machine = Machine::new(100 + turns as u64, config());
     // A flush of each file, and one for all of them.
-    machine.world.set_barrier_works(turns % 2 == 0);
+    machine.world.set_barrier_works(turns.is_multiple_of(2));
     machine.open().expect("an open");
     machine.run(&[Step::OpenLog(0), Step::OpenLog(1), Step::OpenLog(2), Step::Idle]).expect("logs");
     let (shard, remover) = rings(&mut machine);

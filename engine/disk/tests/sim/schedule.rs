@@ -69,7 +69,9 @@ fn a_turn_that_does_not_wait_may_complete_nothing() {
 }
 
 #[test]
-#[should_panic(expected = "two writes in flight touch the same block: #2 Write f at 0..8192 of disk 1, and now f at 4096..8192")]
+#[should_panic(
+    expected = "two writes in flight touch the same block: #2 Write f at 0..8192 of disk 1, and now f at 4096..8192"
+)]
 fn two_writes_in_flight_on_one_block_are_a_bug() {
     let world = world_with(1, &[b'o'; 2 * BLOCK]);
     let disk = world.open();
