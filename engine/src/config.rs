@@ -188,6 +188,10 @@ pub enum Sabotage {
     KeepDeadTail,
     /// No log is ever known as clean: each is looked at when the store opens.
     NeverClean,
+    /// Commits are not flushed: plain writes, and answers without a sync or a barrier.
+    SkipFlush,
+    /// The directories of a new segment's file are not synced.
+    SkipDirectorySync,
     /// Callers are answered when a commit is started.
     AnswerBeforeCompletion,
     /// One barrier stands for every file, also for those whose blocks were never written or go through the page cache.

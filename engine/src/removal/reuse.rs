@@ -3,6 +3,7 @@
 use super::recycle;
 use super::spares::Spares;
 use super::syncs::Syncs;
+use crate::config::{CheckedConfig, sabotaged};
 use crate::format::segment::SegmentHeader;
 use crate::id::Generation;
 use crate::layout;
@@ -17,6 +18,7 @@ use strandline_disk::{Access, Disk, DiskError, Errno, File, OpenFile, transfer};
 /// prepares that segment again.
 pub async fn reuse<D: Disk>(
     disk: &D,
+    config: &CheckedConfig,
     spares: &Spares,
     syncs: &Syncs,
     header: &SegmentHeader,
@@ -50,8 +52,10 @@ pub async fn reuse<D: Disk>(
     }
     recycle::write_header(disk, &file, header).await?;
     // Without these two the directory could be back in the pool after a power cut, under a record that was acknowledged.
-    syncs.root.sync(disk, &root).await?;
-    syncs.pool.sync(disk, &pool).await?;
+    if !sabotaged!(config, SkipDirectorySync) {
+        syncs.root.sync(disk, &root).await?;
+        syncs.pool.sync(disk, &pool).await?;
+    }
     spares.note_reused();
     Ok(Some(file))
 }

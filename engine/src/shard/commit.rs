@@ -92,7 +92,7 @@ impl<D: Disk> Shard<D> {
                 }
             }
         }
-        let flight_number = flight.number;
+        let (flight_number, durable) = (flight.number, durable && !sabotaged!(self.config, SkipFlush));
         let log = &mut self.logs[number.0];
         log.flights.push_back(flight);
         self.flights += 1;

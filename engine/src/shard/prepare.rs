@@ -169,7 +169,9 @@ impl<D: Disk> Plan<D> {
         }
         // Also where no room is used here: a store that is written looks how much the others leave.
         self.siblings.removal.note_use(false);
-        if let Some(file) = reuse::reuse(&self.disk, &self.siblings.removal.spares, &self.syncs, &header).await? {
+        if let Some(file) =
+            reuse::reuse(&self.disk, &self.config, &self.siblings.removal.spares, &self.syncs, &header).await?
+        {
             // Another may be wanted in its place.
             self.siblings.removal.inbox.nudge();
             return Ok(Some((header, file, true)));
@@ -194,8 +196,10 @@ impl<D: Disk> Plan<D> {
         // Without this sync the length, the extents and the header could be lost under a record that was acknowledged.
         transfer::sync(&self.disk, &file).await?;
         // Without these two the file, or its directory, could be gone after a power cut.
-        transfer::sync_directory(&self.disk, &directory).await?;
-        self.syncs.root.sync(&self.disk, &self.disk.root()).await?;
+        if !sabotaged!(self.config, SkipDirectorySync) {
+            transfer::sync_directory(&self.disk, &directory).await?;
+            self.syncs.root.sync(&self.disk, &self.disk.root()).await?;
+        }
         Ok(Some((header, file, written)))
     }
 

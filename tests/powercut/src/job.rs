@@ -1,0 +1,85 @@
+//! Job: what one process of a run is to do. Workloads and checks run in processes of their own, so that one that hangs or dies takes nothing along.
+
+use crate::history::Step;
+use crate::shape::Shape;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What to do, as a file tells the process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// The store's directory.
+    pub root: PathBuf,
+    /// The clock of the disk it is on.
+    pub clock: PathBuf,
+    /// Where the answer goes.
+    pub answer: PathBuf,
+    /// The store's configuration.
+    pub shape: Shape,
+    /// What exactly.
+    pub task: Task,
+}
+
+/// A kind of job.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Task {
+    /// Runs a store under load until its disk was given so many bytes, or that long.
+    Work {
+        /// Bytes written to the disk.
+        bytes_max: u64,
+        /// The longest, in milliseconds.
+        time_ms: u64,
+    },
+    /// Opens a store after a cut and says what is wrong with it.
+    Check {
+        /// Where the history of the workload is.
+        history: PathBuf,
+        /// The cut stands before this event.
+        position: u64,
+    },
+}
+
+/// What a workload answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Worked {
+    /// All that it asked for.
+    pub steps: Vec<Step>,
+    /// How often it did what, for the report.
+    pub rolls: u64,
+    /// Files that were used again.
+    pub reused: u64,
+    /// Barriers that stood for several logs.
+    pub barriers: u64,
+    /// Whether the store went past the page cache.
+    pub direct: bool,
+}
+
+/// What a check answers.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Checked {
+    /// What is wrong, a sentence each.
+    pub violations: Vec<String>,
+    /// Batches that were read and compared.
+    pub batches: u64,
+    /// Bytes past durable ends that opening cleared.
+    pub torn_bytes: u64,
+    /// Directories that belong to no segment that the manifest knows.
+    pub strays: u64,
+}
+
+/// Writes something for another process.
+///
+/// # Errors
+/// What the file system answered.
+pub fn save<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    std::fs::write(path, serde_json::to_vec(value)?)
+}
+
+/// Reads what another process has written.
+///
+/// # Errors
+/// What the file system answered; what is not what was expected.
+pub fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}

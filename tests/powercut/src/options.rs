@@ -1,0 +1,52 @@
+//! Options: the command line.
+
+use crate::cut::Mode;
+use crate::mounted::FileSystem;
+use crate::shape::{Defect, Io, Sync};
+use clap::Parser;
+use std::path::PathBuf;
+
+/// Cuts the power under a store on a real file system, over and over, and checks what is left. Needs root, /dev/fuse and loop devices.
+#[derive(Clone, Debug, Parser)]
+#[command(version)]
+pub struct Options {
+    /// The file system.
+    #[arg(long, value_enum, default_value = "ext4")]
+    pub fs: FileSystem,
+    /// How many cuts.
+    #[arg(long, default_value_t = 400)]
+    pub cuts: u64,
+    /// Cuts of each workload.
+    #[arg(long, default_value_t = 40)]
+    pub cuts_each: u64,
+    /// Decides everything that chance does not: workloads, configurations, cuts. The interleaving of threads is chance.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// What is lost; all kinds in turn when none is named.
+    #[arg(long, value_enum)]
+    pub mode: Option<Mode>,
+    /// Past the page cache or through it; both in turn when none is named.
+    #[arg(long, value_enum)]
+    pub io: Option<Io>,
+    /// How appends become durable; all ways in turn when none is named.
+    #[arg(long, value_enum)]
+    pub sync: Option<Sync>,
+    /// Ends after so many seconds, however many cuts were made.
+    #[arg(long)]
+    pub seconds: Option<u64>,
+    /// Megabytes written to the disk after which a workload ends.
+    #[arg(long, default_value_t = 24)]
+    pub write_mb: u64,
+    /// Runs a store with this deliberate defect.
+    #[arg(long, value_enum)]
+    pub sabotage: Option<Defect>,
+    /// Succeeds only when a violation is found, and stops at the first.
+    #[arg(long)]
+    pub expect_violation: bool,
+    /// Keeps the disks that show a violation in this directory, with the history of the workload.
+    #[arg(long)]
+    pub keep: Option<PathBuf>,
+    /// Does one job, which a file holds, for a run of this program.
+    #[arg(long, hide = true)]
+    pub job: Option<PathBuf>,
+}

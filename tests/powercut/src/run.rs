@@ -1,0 +1,250 @@
+//! Run: workloads under a record of their disk, and cuts of each.
+
+use crate::child::{self, Outcome};
+use crate::clock::Clock;
+use crate::cut::{Cutter, Event, Left, MODES, Mode};
+use crate::disk::{Disk, Recorded};
+use crate::error::{Trouble, system};
+use crate::image::Image;
+use crate::interrupt::Interrupt;
+use crate::job::{Checked, Job, Task, Worked, save};
+use crate::mounted::Device;
+use crate::options::Options;
+use crate::random::Random;
+use crate::report::{Counts, Report};
+use crate::server::{Server, lock};
+use crate::shape::{Io, Shape, Sync};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The longest that a workload lasts.
+const WORKLOAD_MS_MAX: u64 = 10_000;
+
+/// Cuts of a run. Fields are dropped in their order: the server last but for the directory that it stands in.
+pub struct Run<'a> {
+    options: &'a Options,
+    interrupt: Interrupt,
+    report: Report,
+    server: Server,
+    place: TempDir,
+}
+
+/// A workload that was recorded.
+struct Work {
+    shape: Shape,
+    recorded: Recorded,
+    worked: Worked,
+}
+
+/// A cut that is to be made.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    number: u64,
+    position: usize,
+    mode: Mode,
+}
+
+impl<'a> Run<'a> {
+    /// Serves disks at a temporary directory in memory.
+    ///
+    /// # Errors
+    /// There is no FUSE, or mounting is not for us.
+    pub fn new(options: &'a Options, interrupt: Interrupt) -> Result<Run<'a>, Trouble> {
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
+        let place = place.map_err(system("a temporary directory"))?;
+        for name in ["disks", "mounted"] {
+            std::fs::create_dir(place.path().join(name)).map_err(system("a directory to mount at"))?;
+        }
+        let server = Server::start(&place.path().join("disks")).map_err(system("mounting FUSE: this needs root"))?;
+        let report = Report::new(options.fs, options.seed, options.sabotage);
+        Ok(Run { options, interrupt, report, server, place })
+    }
+
+    /// Makes as many cuts as were asked for.
+    ///
+    /// # Errors
+    /// What keeps the run from going on. Violations stand in the report.
+    pub fn run(mut self) -> Result<Report, Trouble> {
+        let since = Instant::now();
+        let until = self.options.seconds.map(|seconds| since + Duration::from_secs(seconds));
+        let is_over = |report: &Report| {
+            let late = until.is_some_and(|until| Instant::now() >= until);
+            let found = self.options.expect_violation && !report.violations.is_empty();
+            late || found || report.total.cuts >= self.options.cuts
+        };
+        let mut number = 0;
+        while !is_over(&self.report) {
+            let work = self.work(shape(self.options, number))?;
+            let cuts = self.options.cuts_each.min(self.options.cuts - self.report.total.cuts);
+            for strict in [false, true] {
+                let mut cutter = Cutter::new(&work.recorded.base, &work.recorded.events, strict);
+                for wanted in
+                    wanted(&work, self.options.mode, cuts).iter().filter(|w| (w.mode == Mode::Strict) == strict)
+                {
+                    if is_over(&self.report) {
+                        break;
+                    }
+                    let mut random = Random::new(work.shape.seed, wanted.number + 1_000);
+                    let left = cutter.cut(wanted.position, wanted.mode, &mut random);
+                    self.cut(&work, *wanted, left)?;
+                }
+            }
+            number += 1;
+        }
+        self.report.took_ms = since.elapsed().as_millis() as u64;
+        Ok(self.report)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn job(&self, shape: Shape, task: Task) -> Job {
+        let (root, clock, answer) = (self.path("mounted/store"), self.path("clock"), self.path("answer"));
+        Job { root, clock, answer, shape, task }
+    }
+
+    /// Makes a file system, runs a workload on it, and gives all that its disk was asked to do.
+    fn work(&mut self, shape: Shape) -> Result<Work, Trouble> {
+        self.interrupt.check()?;
+        let (number, file, disk) = self.server.put_up(Disk::new(Image::new(self.options.fs.disk_bytes())));
+        let device = Device::attach(&file)?;
+        device.format(self.options.fs)?;
+        let mounted = device.mount(self.options.fs, &self.path("mounted"))?;
+        crate::mounted::run("sync", &["--file-system", &self.path("mounted").to_string_lossy()])?;
+        lock(&disk).begin(Clock::make(&self.path("clock")).map_err(system("the clock"))?);
+        self.server.delay_one_in(if shape.seed % 3 == 0 { 0 } else { 6 });
+        let task = Task::Work { bytes_max: self.options.write_mb << 20, time_ms: WORKLOAD_MS_MAX };
+        let outcome = child::run::<Result<Worked, String>>(&self.job(shape, task), self.place.path(), &self.interrupt);
+        let recorded = lock(&disk).end();
+        self.server.delay_one_in(0);
+        drop(mounted);
+        self.server.take_down(number);
+        let worked = match outcome? {
+            Outcome::Answered(Ok(worked)) => worked,
+            Outcome::Answered(Err(why)) | Outcome::Died(why) => {
+                return Err(Trouble::Workload(format!("{why} (seed {}, {shape:?})", shape.seed)));
+            }
+        };
+        save(&self.path("history"), &worked.steps).map_err(system("the history"))?;
+        self.report.workloads += 1;
+        self.report.rolls += worked.rolls;
+        self.report.reused += worked.reused;
+        self.report.barriers += worked.barriers;
+        let recorded = recorded.ok_or_else(|| Trouble::Workload("its disk kept no record".to_owned()))?;
+        Ok(Work { shape, recorded, worked })
+    }
+
+    /// Checks what one cut left.
+    fn cut(&mut self, work: &Work, wanted: Wanted, left: Left) -> Result<(), Trouble> {
+        self.interrupt.check()?;
+        let Left { image, dropped, torn } = left;
+        let (number, file, disk) = self.server.put_up(Disk::new(image.clone()));
+        let checked = self.check(work, wanted, &file);
+        self.server.take_down(number);
+        drop(disk);
+        let checked = checked?;
+        let mut counts = Counts { cuts: 1, dropped, torn, ..Counts::default() };
+        (counts.batches, counts.cleared) = (checked.batches, checked.torn_bytes);
+        if !checked.violations.is_empty() {
+            counts.violations = 1;
+            self.violated(work, wanted, &image, &checked)?;
+        }
+        self.report.add(work.shape.io, work.shape.sync, wanted.mode, counts);
+        Ok(())
+    }
+
+    fn check(&self, work: &Work, wanted: Wanted, file: &Path) -> Result<Checked, Trouble> {
+        let violated = |what: String| Checked { violations: vec![what], ..Checked::default() };
+        let device = Device::attach(file)?;
+        let mounted = match device.mount(self.options.fs, &self.path("mounted")) {
+            Ok(mounted) => mounted,
+            Err(trouble) => return Ok(violated(format!("the file system does not come up: {trouble}"))),
+        };
+        let (history, position) = (self.path("history"), wanted.position as u64);
+        // What recovers is not sabotaged, except where recovery is what the defect is in.
+        let job = self.job(work.shape, Task::Check { history, position });
+        let outcome = child::run::<Result<Checked, String>>(&job, self.place.path(), &self.interrupt)?;
+        drop(mounted);
+        match outcome {
+            Outcome::Answered(Ok(checked)) => Ok(checked),
+            Outcome::Answered(Err(why)) => Err(Trouble::Workload(why)),
+            Outcome::Died(why) => Ok(violated(format!("the check died: {why}"))),
+        }
+    }
+
+    /// Tells of a violation, and keeps what shows it where that is wanted.
+    fn violated(&mut self, work: &Work, wanted: Wanted, image: &Image, checked: &Checked) -> Result<(), Trouble> {
+        let Wanted { number, position, mode } = wanted;
+        let (seed, shape, what) = (work.shape.seed, work.shape, checked.violations.join("\n  "));
+        let text = format!("seed {seed}, cut {number} before event {position}, {mode:?}, {shape:?}:\n  {what}");
+        eprintln!("violation: {text}");
+        if let Some(keep) = &self.options.keep {
+            let name = format!("{}-{seed}-{number}", self.options.fs.name());
+            keep_image(&keep.join(name.clone() + ".img"), image).map_err(system("keeping the disk"))?;
+            save(&keep.join(name.clone() + ".history"), &work.worked.steps).map_err(system("keeping the history"))?;
+            std::fs::write(keep.join(name + ".txt"), &text).map_err(system("keeping what was found"))?;
+        }
+        self.report.violations.push(text);
+        Ok(())
+    }
+}
+
+/// The shape of a workload: what is not named on the command line comes in turn.
+fn shape(options: &Options, number: u64) -> Shape {
+    const TURNS: [(Io, Sync); 7] = [
+        (Io::Direct, Sync::Auto),
+        (Io::Direct, Sync::Barrier),
+        (Io::Direct, Sync::Dsync),
+        (Io::Direct, Sync::File),
+        (Io::Buffered, Sync::Auto),
+        (Io::Buffered, Sync::Dsync),
+        (Io::Buffered, Sync::File),
+    ];
+    let fits = |(io, sync): &&(Io, Sync)| {
+        options.io.is_none_or(|wanted| wanted == *io) && options.sync.is_none_or(|wanted| wanted == *sync)
+    };
+    let turns: Vec<&(Io, Sync)> = TURNS.iter().filter(fits).collect();
+    let wanted = (options.io.unwrap_or(Io::Direct), options.sync.unwrap_or(Sync::Auto));
+    let (io, sync) = turns.get(number as usize % turns.len().max(1)).map_or(wanted, |turn| **turn);
+    Shape { io, sync, defect: options.sabotage, seed: options.seed + number }
+}
+
+/// Where a workload is cut, in order: anywhere, or right behind an answer, where what was just acknowledged is youngest.
+fn wanted(work: &Work, mode: Option<Mode>, cuts: u64) -> Vec<Wanted> {
+    let mut random = Random::new(work.shape.seed, 500);
+    let length = work.recorded.events.len();
+    let answers: Vec<u64> = work.worked.steps.iter().filter_map(|step| step.answered).collect();
+    let writes_or_flushes = |at: &usize| !matches!(work.recorded.events.get(*at), Some(Event::Done(_)));
+    let mut wanted: Vec<Wanted> = (0..cuts)
+        .map(|number| {
+            let anywhere = random.below(length as u64 + 1) as usize;
+            let position = match random.below(3) {
+                0 => anywhere,
+                _ if answers.is_empty() => anywhere,
+                1 => random.pick(&answers) as usize,
+                // Right before the next request: as much as can be is in flight.
+                _ => (random.pick(&answers) as usize..length).find(writes_or_flushes).unwrap_or(length),
+            };
+            let mode = mode.unwrap_or(MODES[number as usize % MODES.len()]);
+            Wanted { number, position: position.min(length), mode }
+        })
+        .collect();
+    wanted.sort_by_key(|wanted| wanted.position);
+    wanted
+}
+
+fn keep_image(path: &Path, image: &Image) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let file = std::fs::File::create(path)?;
+    file.set_len(image.len())?;
+    for (offset, page) in image.pages() {
+        file.write_all_at(page, offset)?;
+    }
+    Ok(())
+}

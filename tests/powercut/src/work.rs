@@ -1,0 +1,297 @@
+//! Work: a store under a seeded load, one thread for each log. Each step is noted with how far the disk had come before it and when it was
+//! answered.
+
+use crate::clock::Clock;
+use crate::content::{self, LOGS};
+use crate::history::{Held, Step, What};
+use crate::job::{Job, Task, Worked};
+use crate::random::Random;
+use crate::server::lock;
+use crate::shape::Sync;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use strandline::{AppendError, Level, Log, Offset, OpenError, RangeNumber, Receipt, Store};
+
+/// Appends of a log that are outstanding at most.
+const OUTSTANDING_MAX: usize = 12;
+
+/// Bytes of a log's segments above which it is trimmed whatever the dice say.
+const BATCHES_MAX: usize = 400;
+
+/// What all threads of a workload share.
+struct Shared {
+    store: Store,
+    clock: Clock,
+    steps: Mutex<Vec<Step>>,
+    over: AtomicBool,
+    bytes_max: u64,
+    until: Instant,
+}
+
+/// Runs the workload of this job.
+///
+/// # Errors
+/// What the store refused although no power was cut.
+pub fn work(job: &Job) -> Result<Worked, String> {
+    let Task::Work { bytes_max, time_ms } = job.task else { return Err("this job is no workload".to_owned()) };
+    let until = Instant::now() + Duration::from_millis(time_ms);
+    let clock = Clock::open(&job.clock).map_err(told("the clock"))?;
+    let (steps, over) = (Mutex::default(), AtomicBool::new(false));
+    let shared = Arc::new(Shared { store: open(job)?, clock, steps, over, bytes_max, until });
+    let ends: Vec<_> = (0..LOGS)
+        .map(|log| {
+            let (shared, random) = (shared.clone(), Random::new(job.shape.seed, log as u64));
+            std::thread::spawn(move || {
+                let end = Writer::new(&shared, log, random).and_then(Writer::run);
+                shared.over.store(true, Ordering::Relaxed);
+                end
+            })
+        })
+        .collect();
+    for end in ends {
+        end.join().map_err(|_| "a thread of the workload panicked")??;
+    }
+    let shared = Arc::into_inner(shared).ok_or("a thread still holds the store")?;
+    let counters = shared.store.counters();
+    let (rolls, reused, barriers) = (counters.rolls, counters.reused, counters.barriers);
+    let direct = shared.store.capabilities().direct.effective;
+    if Random::new(job.shape.seed, 99).one_in(2) {
+        shared.store.close().map_err(told("closing"))?;
+    }
+    let steps = shared.steps.into_inner().map_err(told("the steps"))?;
+    Ok(Worked { steps, rolls, reused, barriers, direct })
+}
+
+/// Opens the store. Where the file system allows no barrier it is left to the store how it syncs.
+pub fn open(job: &Job) -> Result<Store, String> {
+    match Store::open(job.shape.config(&job.root)) {
+        Err(OpenError::NoBarrier { .. }) => {
+            let shape = crate::shape::Shape { sync: Sync::Auto, ..job.shape };
+            Store::open(shape.config(&job.root)).map_err(told("opening"))
+        }
+        opened => opened.map_err(told("opening")),
+    }
+}
+
+fn told<E: Display>(doing: &'static str) -> impl FnOnce(E) -> String {
+    move |error| format!("{doing}: {error}")
+}
+
+impl Shared {
+    fn now(&self) -> Result<u64, String> {
+        self.clock.read().map(|time| time.events).map_err(told("the clock"))
+    }
+
+    /// Notes that something is about to be asked. Gives its number.
+    fn begin(&self, log: usize, what: What) -> Result<usize, String> {
+        let begun = self.now()?;
+        let mut steps = lock(&self.steps);
+        steps.push(Step { log, begun, answered: None, what });
+        Ok(steps.len() - 1)
+    }
+
+    /// Notes that it was answered as durable.
+    fn end(&self, step: usize) -> Result<(), String> {
+        let now = self.now()?;
+        lock(&self.steps)[step].answered = Some(now);
+        Ok(())
+    }
+
+    fn is_over(&self) -> Result<bool, String> {
+        let bytes = self.clock.read().map_err(told("the clock"))?.bytes;
+        Ok(self.over.load(Ordering::Relaxed) || bytes >= self.bytes_max || Instant::now() >= self.until)
+    }
+}
+
+type Answered = Result<(), String>;
+
+/// The thread of one log.
+struct Writer {
+    shared: Arc<Shared>,
+    which: usize,
+    log: Log,
+    random: Random,
+    /// What is in the log as far as it was asked for.
+    batches: Vec<Held>,
+    start: u64,
+    end: u64,
+    /// The end of what was answered as durable.
+    durable: u64,
+    number: u64,
+    outstanding: Vec<u64>,
+    tell: Sender<Answered>,
+    told: Receiver<Answered>,
+}
+
+impl Writer {
+    fn new(shared: &Arc<Shared>, which: usize, random: Random) -> Result<Writer, String> {
+        let (tell, told) = channel();
+        let (log, start) = create(shared, which)?;
+        Ok(Writer {
+            shared: shared.clone(),
+            which,
+            log,
+            random,
+            batches: Vec::new(),
+            start,
+            end: start,
+            durable: start,
+            number: 0,
+            outstanding: Vec::new(),
+            tell,
+            told,
+        })
+    }
+
+    fn run(mut self) -> Result<(), String> {
+        while !self.shared.is_over()? {
+            match self.random.below(100) {
+                _ if self.batches.len() > BATCHES_MAX => self.trim()?,
+                0..=1 => self.seal()?,
+                2..=5 => self.trim()?,
+                6..=7 => self.truncate()?,
+                8..=9 => self.delete_oldest()?,
+                10 => self.delete()?,
+                11..=12 => {
+                    self.drain()?;
+                    std::thread::sleep(Duration::from_millis(self.random.below(25)));
+                }
+                _ => {
+                    for _ in 0..1 + self.random.below(4) {
+                        self.append()?;
+                    }
+                }
+            }
+        }
+        self.drain()
+    }
+
+    fn append(&mut self) -> Result<(), String> {
+        while self.outstanding.len() >= OUTSTANDING_MAX {
+            self.take_answer()?;
+        }
+        let (log, number) = (self.which, self.number);
+        let (first, end) = (self.end, self.end + content::records(log, number));
+        let held = Held { first, end, number };
+        let batch = content::batch(&self.log, log, number);
+        let level =
+            self.random.pick(&[Level::Durable, Level::Durable, Level::Durable, Level::Written, Level::Accepted]);
+        let step = self.shared.begin(log, What::Append(held))?;
+        let (shared, tell) = (self.shared.clone(), self.tell.clone());
+        let answered = move |receipt: Result<Receipt, AppendError>| {
+            let end = match receipt {
+                Err(error) => Err(format!("append {number} of log {log}: {error}")),
+                Ok(receipt) if receipt.first.0 != first => Err(format!("append {number} of log {log}: {receipt:?}")),
+                Ok(receipt) if receipt.level == Level::Durable => shared.end(step),
+                Ok(_) => Ok(()),
+            };
+            // A thread that has failed listens no more.
+            let _ = tell.send(end);
+        };
+        self.log.append_with(batch, level).map_err(told("an append"))?.on_ready(answered);
+        self.batches.push(held);
+        (self.end, self.number) = (end, number + 1);
+        self.outstanding.push(if level == Level::Durable { end } else { 0 });
+        Ok(())
+    }
+
+    /// Waits for the answer that comes next; a log answers in order.
+    fn take_answer(&mut self) -> Result<(), String> {
+        self.told.recv().map_err(told("an answer"))??;
+        self.durable = self.durable.max(self.outstanding.remove(0));
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        while !self.outstanding.is_empty() {
+            self.take_answer()?;
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self) -> Result<(), String> {
+        self.log.seal().wait().map(drop).map_err(told("a seal"))
+    }
+
+    fn trim(&mut self) -> Result<(), String> {
+        while self.outstanding.len() > OUTSTANDING_MAX / 2 {
+            self.take_answer()?;
+        }
+        let room = self.durable.saturating_sub(self.start);
+        if room == 0 {
+            return self.append();
+        }
+        let start = self.start + 1 + self.random.below(room);
+        let step = self.shared.begin(self.which, What::Trim { start })?;
+        let answer = self.log.trim(Offset(start)).wait().map_err(told("a trim"))?;
+        self.shared.end(step)?;
+        if answer.0 != start {
+            return Err(format!("a trim to {start} says that the log starts at {answer}"));
+        }
+        self.starts_at(start);
+        Ok(())
+    }
+
+    fn starts_at(&mut self, start: u64) {
+        self.start = start;
+        self.batches.retain(|held| held.end > start);
+    }
+
+    fn truncate(&mut self) -> Result<(), String> {
+        self.drain()?;
+        let asked = self.end - self.random.below((self.end - self.start).min(40) + 1);
+        let end = self.batches.iter().map(|held| held.end).filter(|end| *end <= asked).max();
+        // Where not even the first batch stays, the log ends where it starts; a start within that batch is not asked for here.
+        let Some(end) = end else { return self.append() };
+        let step = self.shared.begin(self.which, What::Truncate { end })?;
+        let truncated = self.log.truncate_to(Offset(asked)).wait().map_err(told("a truncation"))?;
+        self.shared.end(step)?;
+        if truncated.end.0 != end {
+            return Err(format!("a truncation to {asked} says {truncated:?}, not {end}"));
+        }
+        self.batches.retain(|held| held.end <= end);
+        (self.end, self.durable) = (end, end);
+        Ok(())
+    }
+
+    fn delete_oldest(&mut self) -> Result<(), String> {
+        self.drain()?;
+        let info = self.log.stats().wait().map_err(told("statistics"))?;
+        let [oldest, next, ..] = &info.segments[..] else { return self.append() };
+        let start = next.base.0.max(self.start);
+        let step = self.shared.begin(self.which, What::Trim { start })?;
+        self.log.delete_segment(oldest.seq).wait().map_err(told("the deletion of a segment"))?;
+        self.shared.end(step)?;
+        self.starts_at(start);
+        self.durable = self.end;
+        Ok(())
+    }
+
+    fn delete(&mut self) -> Result<(), String> {
+        self.drain()?;
+        let step = self.shared.begin(self.which, What::Delete)?;
+        let topic = content::topic(self.which);
+        self.shared.store.delete_log(&topic, RangeNumber::default()).map_err(told("a deletion"))?;
+        self.shared.end(step)?;
+        let (log, start) = create(&self.shared, self.which)?;
+        self.log = log;
+        self.batches.clear();
+        (self.start, self.end, self.durable) = (start, start, start);
+        Ok(())
+    }
+}
+
+/// Makes the log. A new log starts at 0.
+fn create(shared: &Arc<Shared>, which: usize) -> Result<(Log, u64), String> {
+    let step = shared.begin(which, What::Create { start: 0 })?;
+    let log = shared.store.log(&content::topic(which), RangeNumber::default()).map_err(told("a new log"))?;
+    shared.end(step)?;
+    let bounds = log.bounds();
+    if bounds.start.0 != 0 || bounds.end.0 != 0 {
+        return Err(format!("a new log has {bounds:?}"));
+    }
+    Ok((log, 0))
+}
