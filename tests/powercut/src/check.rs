@@ -1,8 +1,9 @@
 //! Check: opens a store after a cut and compares all that is there with what may be.
 
+use crate::clock::Clock;
 use crate::content::{self, AFTER_RECOVERY, LOGS};
-use crate::history::{Found, Step, ways};
-use crate::job::{Checked, Job, Task, load};
+use crate::history::{Found, Step, after_recovery, ways};
+use crate::job::{Again, Checked, Job, Seen, Task, load};
 use crate::work::open;
 use std::collections::BTreeSet;
 use strandline::id::SegmentId;
@@ -16,26 +17,58 @@ const READ_BYTES: usize = 256 << 10;
 /// # Errors
 /// The history cannot be read. What is wrong with the store is no error.
 pub fn check(job: &Job) -> Result<Checked, String> {
-    let Task::Check { history, position } = &job.task else { return Err("this job is no check".to_owned()) };
+    let Task::Check { history, position, again } = &job.task else { return Err("this job is no check".to_owned()) };
     let steps: Vec<Step> = load(history).map_err(|error| format!("the history: {error}"))?;
+    let clock = Clock::open(&job.clock).map_err(|error| format!("the clock: {error}"))?;
+    let expected = Expected { steps, position: *position, again: again.as_ref(), clock };
     let mut checked = Checked::default();
     match open(job) {
-        Ok(store) => check_store(&store, &steps, *position, &mut checked),
+        Ok(store) => {
+            check_store(&store, &expected, &mut checked);
+            // This process ends now: closing in order would show nothing, and take its time.
+            std::mem::forget(store);
+        }
         Err(error) => checked.violations.push(error),
     }
     Ok(checked)
 }
 
-fn check_store(store: &Store, steps: &[Step], position: u64, checked: &mut Checked) {
+/// What a store is compared with.
+struct Expected<'a> {
+    steps: Vec<Step>,
+    position: u64,
+    again: Option<&'a Again>,
+    clock: Clock,
+}
+
+impl Expected<'_> {
+    fn now(&self) -> Result<u64, String> {
+        self.clock.read().map(|time| time.events).map_err(|error| format!("the clock: {error}"))
+    }
+
+    /// Compares what was found of a log with all the ways in which it may be there.
+    fn compare(&self, which: usize, found: Option<&Found>) -> Result<(), String> {
+        let mut found = found.cloned();
+        let again = self.again.and_then(|again| Some((again, again.seen.iter().find(|seen| seen.log == which)?)));
+        if let (Some(found), Some((again, seen))) = (&mut found, again) {
+            let was = (seen.read <= again.position, seen.appended.is_some_and(|at| at <= again.position));
+            after_recovery(found, seen.end, was, AFTER_RECOVERY)?;
+        }
+        let ways = ways(&self.steps, which, self.position);
+        let refusals: Vec<String> = ways.iter().filter_map(|way| way.allows(found.as_ref()).err()).collect();
+        if refusals.len() == ways.len() { Err(refusals.join("; or ")) } else { Ok(()) }
+    }
+}
+
+fn check_store(store: &Store, expected: &Expected, checked: &mut Checked) {
     let report = store.report();
     checked.torn_bytes = report.torn_bytes;
-    checked.strays = report.strays.len() as u64;
     for damaged in &report.damaged {
         checked.violations.push(format!("opening says that something is damaged: {damaged}"));
     }
     for log in 0..LOGS {
         match find(store, log) {
-            Ok(found) => check_log(found.as_ref(), steps, log, position, checked),
+            Ok(found) => check_log(found.as_ref(), expected, log, checked),
             Err(error) => checked.violations.push(format!("log {log}: {error}")),
         }
     }
@@ -46,20 +79,19 @@ fn find(store: &Store, log: usize) -> Result<Option<Log>, String> {
     store.find(&content::topic(log), RangeNumber::default()).map_err(|error| error.to_string())
 }
 
-fn check_log(log: Option<&Log>, steps: &[Step], which: usize, position: u64, checked: &mut Checked) {
+fn check_log(log: Option<&Log>, expected: &Expected, which: usize, checked: &mut Checked) {
     let found = match log.map(|log| read(log, which)).transpose() {
         Ok(found) => found,
         Err(error) => return checked.violations.push(format!("log {which}: {error}")),
     };
     checked.batches += found.as_ref().map_or(0, |found| found.batches.len() as u64);
-    let ways = ways(steps, which, position);
-    let refusals: Vec<String> = ways.iter().filter_map(|way| way.allows(found.as_ref()).err()).collect();
-    if refusals.len() == ways.len() {
-        checked.violations.push(format!("log {which}: {}", refusals.join("; or ")));
+    if let Err(error) = expected.compare(which, found.as_ref()) {
+        checked.violations.push(format!("log {which}: {error}"));
     }
     let (Some(log), Some(found)) = (log, found) else { return };
-    if let Err(error) = verify(log).and_then(|()| go_on(log, which, found.end)) {
-        checked.violations.push(format!("log {which}: {error}"));
+    match go_on(log, which, &found, expected) {
+        Ok(seen) => checked.seen.push(seen),
+        Err(error) => checked.violations.push(format!("log {which}: {error}")),
     }
 }
 
@@ -94,15 +126,20 @@ fn verify(log: &Log) -> Result<(), String> {
 }
 
 /// The log takes another batch, right at its end, and gives it back.
-fn go_on(log: &Log, which: usize, end: u64) -> Result<(), String> {
-    let batch = content::batch(log, which, AFTER_RECOVERY);
+fn go_on(log: &Log, which: usize, found: &Found, expected: &Expected) -> Result<Seen, String> {
+    let (end, read) = (found.end, expected.now()?);
+    verify(log)?;
+    let number = AFTER_RECOVERY + u64::from(expected.again.is_some());
+    let batch = content::batch(log, which, number);
     let receipt = log.append_blocking(batch).map_err(|error| format!("the append after it: {error}"))?;
     if receipt.first.0 != end {
         return Err(format!("the append after it went to {}, not to the end {end}", receipt.first));
     }
-    let read = log.read(receipt.first, READ_BYTES).wait().map_err(|error| format!("reading it: {error}"))?;
-    let held = read.batches.first().ok_or("the append after it is not there")?;
-    content::recognize(which, held).map(drop)
+    let appended = Some(expected.now()?);
+    let back = log.read(receipt.first, READ_BYTES).wait().map_err(|error| format!("reading it: {error}"))?;
+    let held = back.batches.first().ok_or("the append after it is not there")?;
+    content::recognize(which, held)?;
+    Ok(Seen { log: which, end, read, appended })
 }
 
 /// What the manifest lists, told by the names of its directories.

@@ -171,6 +171,25 @@ fn allows(start: (u64, u64), batches: &[Held], sure_end: u64, found: &Found) -> 
     Ok(())
 }
 
+/// What else must hold when the power went away again, after a recovery had read up to `end` and appended another batch there. The batch is taken out
+/// of what was found; `numbers_from` is where the numbers of such batches begin.
+///
+/// # Errors
+/// What was read is gone, or the other batch is not where it was appended.
+pub fn after_recovery(found: &mut Found, end: u64, was: (bool, bool), numbers_from: u64) -> Result<(), String> {
+    let (was_read, was_appended) = was;
+    let last = found.batches.pop_if(|held| held.number >= numbers_from);
+    if let Some(held) = last {
+        found.end = held.first;
+    }
+    match last {
+        Some(held) if held.first != end => Err(format!("{held:?} was appended after a recovery, at {end}")),
+        None if was_appended => Err(format!("the batch that was acknowledged after a recovery, at {end}, is lost")),
+        _ if was_read && found.end < end => Err(format!("it ends at {}, and was read up to {end}", found.end)),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +257,20 @@ mod tests {
         assert!(allowed(13, None) && allowed(13, Some(&found(2, 1..2))));
         assert!(!allowed(14, Some(&found(2, 1..2))), "it was deleted");
         assert!(allowed(14, None));
+    }
+
+    #[test]
+    fn what_a_recovery_showed_and_appended_stays() {
+        let other = Held { first: 4, end: 5, number: 100 };
+        let with = Found { start: 0, end: 5, batches: vec![held(0), held(1), other] };
+        let without = found(0, 0..2);
+        let after = |mut found: Found, end, was| after_recovery(&mut found, end, was, 100).map(|()| found.end);
+        assert_eq!(after(with.clone(), 4, (true, true)), Ok(4));
+        assert_eq!(after(without.clone(), 4, (true, false)), Ok(4));
+        assert!(after(without.clone(), 4, (true, true)).is_err(), "the append is lost");
+        assert!(after(with, 2, (true, true)).is_err(), "it stands elsewhere");
+        assert!(after(found(0, 0..1), 4, (true, false)).is_err(), "what was read is gone");
+        assert_eq!(after(found(0, 0..1), 4, (false, false)), Ok(2));
     }
 
     #[test]

@@ -37,7 +37,31 @@ pub enum Task {
         history: PathBuf,
         /// The cut stands before this event.
         position: u64,
+        /// Where the power went away a second time, during an earlier check.
+        again: Option<Again>,
     },
+}
+
+/// A second cut.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Again {
+    /// It stands before this event of the disk of the earlier check.
+    pub position: u64,
+    /// What that check had found and done.
+    pub seen: Vec<Seen>,
+}
+
+/// What a check found of a log, and when, by the clock of its own disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// Which log.
+    pub log: usize,
+    /// Its end.
+    pub end: u64,
+    /// When everything up to there had been read.
+    pub read: u64,
+    /// When the append after it was answered; `None` is never.
+    pub appended: Option<u64>,
 }
 
 /// What a workload answers.
@@ -64,8 +88,8 @@ pub struct Checked {
     pub batches: u64,
     /// Bytes past durable ends that opening cleared.
     pub torn_bytes: u64,
-    /// Directories that belong to no segment that the manifest knows.
-    pub strays: u64,
+    /// What was found and done, for a second cut.
+    pub seen: Vec<Seen>,
 }
 
 /// Writes something for another process.

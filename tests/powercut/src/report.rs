@@ -46,6 +46,8 @@ pub struct Report {
     pub reused: u64,
     /// Barriers that stood for several logs.
     pub barriers: u64,
+    /// Cuts that stand in the recovery after another one.
+    pub again: u64,
     /// Milliseconds that the run took.
     pub took_ms: u64,
     /// All ways together.
@@ -94,6 +96,7 @@ impl Report {
             rolls: 0,
             reused: 0,
             barriers: 0,
+            again: 0,
             took_ms: 0,
             total: Counts::default(),
             ways: BTreeMap::new(),
@@ -132,9 +135,13 @@ impl fmt::Display for Report {
             line(f, &format!("{io:?} | {sync:?} | {mode}").to_lowercase(), counts)?;
         }
         line(f, "all | | ", &self.total)?;
-        let Report { file_system, seed, kernel, commit, workloads, rolls, reused, barriers, took_ms, .. } = self;
+        let Report { file_system, seed, kernel, commit, workloads, rolls, reused, barriers, again, took_ms, .. } = self;
         let name = file_system.name();
         write!(f, "{name}, seed {seed}, kernel {kernel}, commit {commit}: {workloads} workloads with {rolls} rolls, ")?;
-        writeln!(f, "{reused} files used again, {barriers} barriers; {:.1} s", *took_ms as f64 / 1e3)
+        writeln!(
+            f,
+            "{reused} files used again, {barriers} barriers; {again} of the cuts during a recovery; {:.1} s",
+            *took_ms as f64 / 1e3
+        )
     }
 }

@@ -7,13 +7,13 @@ use crate::disk::{Disk, Recorded};
 use crate::error::{Trouble, system};
 use crate::image::Image;
 use crate::interrupt::Interrupt;
-use crate::job::{Checked, Job, Task, Worked, save};
+use crate::job::{Again, Checked, Job, Task, Worked, save};
 use crate::mounted::Device;
 use crate::options::Options;
 use crate::random::Random;
 use crate::report::{Counts, Report};
 use crate::server::{Server, lock};
-use crate::shape::{Io, Shape, Sync};
+use crate::shape::{Defect, Io, Shape, Sync};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,6 +45,9 @@ struct Wanted {
     position: usize,
     mode: Mode,
 }
+
+/// One recovery in so many is cut too.
+const AGAIN_ONE_IN: u64 = 3;
 
 impl<'a> Run<'a> {
     /// Serves disks at a temporary directory in memory.
@@ -141,23 +144,57 @@ impl<'a> Run<'a> {
     /// Checks what one cut left.
     fn cut(&mut self, work: &Work, wanted: Wanted, left: Left) -> Result<(), Trouble> {
         self.interrupt.check()?;
+        let (checked, recorded) = self.check(work, wanted, &left, None)?;
+        let whole = checked.violations.is_empty();
+        self.note(work, wanted, &left, &checked)?;
+        if whole && wanted.number % AGAIN_ONE_IN == 0 {
+            self.cut_again(work, wanted, &recorded, checked)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts the recovery after a cut, anywhere.
+    fn cut_again(&mut self, work: &Work, wanted: Wanted, before: &Recorded, checked: Checked) -> Result<(), Trouble> {
+        let mut random = Random::new(work.shape.seed, wanted.number + 2_000);
+        let position = random.below(before.events.len() as u64 + 1);
+        let mut cutter = Cutter::new(&before.base, &before.events, wanted.mode == Mode::Strict);
+        let left = cutter.cut(position as usize, wanted.mode, &mut random);
+        let (checked, _) = self.check(work, wanted, &left, Some(Again { position, seen: checked.seen }))?;
+        self.report.again += 1;
+        self.note(work, wanted, &left, &checked)
+    }
+
+    fn note(&mut self, work: &Work, wanted: Wanted, left: &Left, checked: &Checked) -> Result<(), Trouble> {
         let Left { image, dropped, torn } = left;
-        let (number, file, disk) = self.server.put_up(Disk::new(image.clone()));
-        let checked = self.check(work, wanted, &file);
-        self.server.take_down(number);
-        drop(disk);
-        let checked = checked?;
+        let (dropped, torn) = (*dropped, *torn);
         let mut counts = Counts { cuts: 1, dropped, torn, ..Counts::default() };
         (counts.batches, counts.cleared) = (checked.batches, checked.torn_bytes);
         if !checked.violations.is_empty() {
             counts.violations = 1;
-            self.violated(work, wanted, &image, &checked)?;
+            self.violated(work, wanted, image, checked)?;
         }
         self.report.add(work.shape.io, work.shape.sync, wanted.mode, counts);
         Ok(())
     }
 
-    fn check(&self, work: &Work, wanted: Wanted, file: &Path) -> Result<Checked, Trouble> {
+    /// Mounts what a cut left and has it checked. Gives also what the disk was asked to do meanwhile.
+    fn check(
+        &mut self,
+        work: &Work,
+        wanted: Wanted,
+        left: &Left,
+        again: Option<Again>,
+    ) -> Result<(Checked, Recorded), Trouble> {
+        let mut disk = Disk::new(left.image.clone());
+        disk.begin(Clock::make(&self.path("clock")).map_err(system("the clock"))?);
+        let (number, file, disk) = self.server.put_up(disk);
+        let checked = self.check_disk(work, wanted, &file, again);
+        self.server.take_down(number);
+        let recorded = lock(&disk).end().ok_or_else(|| Trouble::Workload("its disk kept no record".to_owned()))?;
+        Ok((checked?, recorded))
+    }
+
+    fn check_disk(&self, work: &Work, wanted: Wanted, file: &Path, again: Option<Again>) -> Result<Checked, Trouble> {
         let violated = |what: String| Checked { violations: vec![what], ..Checked::default() };
         let device = Device::attach(file)?;
         let mounted = match device.mount(self.options.fs, &self.path("mounted")) {
@@ -165,8 +202,9 @@ impl<'a> Run<'a> {
             Err(trouble) => return Ok(violated(format!("the file system does not come up: {trouble}"))),
         };
         let (history, position) = (self.path("history"), wanted.position as u64);
-        // What recovers is not sabotaged, except where recovery is what the defect is in.
-        let job = self.job(work.shape, Task::Check { history, position });
+        // What recovers is whole, except where the defect is one of recovery.
+        let defect = work.shape.defect.filter(|defect| *defect == Defect::KeepDeadTail);
+        let job = self.job(Shape { defect, ..work.shape }, Task::Check { history, position, again });
         let outcome = child::run::<Result<Checked, String>>(&job, self.place.path(), &self.interrupt)?;
         drop(mounted);
         match outcome {
@@ -213,21 +251,20 @@ fn shape(options: &Options, number: u64) -> Shape {
     Shape { io, sync, defect: options.sabotage, seed: options.seed + number }
 }
 
-/// Where a workload is cut, in order: anywhere, or right behind an answer, where what was just acknowledged is youngest.
+/// Where a workload is cut, in order: anywhere; right behind an answer, where what was just acknowledged is youngest; or right before a flush, where
+/// most is lost.
 fn wanted(work: &Work, mode: Option<Mode>, cuts: u64) -> Vec<Wanted> {
     let mut random = Random::new(work.shape.seed, 500);
     let length = work.recorded.events.len();
     let answers: Vec<u64> = work.worked.steps.iter().filter_map(|step| step.answered).collect();
-    let writes_or_flushes = |at: &usize| !matches!(work.recorded.events.get(*at), Some(Event::Done(_)));
+    let is_flush = |at: &usize| matches!(work.recorded.events.get(*at), Some(Event::Flush));
     let mut wanted: Vec<Wanted> = (0..cuts)
         .map(|number| {
             let anywhere = random.below(length as u64 + 1) as usize;
-            let position = match random.below(3) {
+            let position = match random.below(4) {
                 0 => anywhere,
-                _ if answers.is_empty() => anywhere,
-                1 => random.pick(&answers) as usize,
-                // Right before the next request: as much as can be is in flight.
-                _ => (random.pick(&answers) as usize..length).find(writes_or_flushes).unwrap_or(length),
+                1 if !answers.is_empty() => random.pick(&answers) as usize,
+                _ => (anywhere..length).find(is_flush).unwrap_or(length),
             };
             let mode = mode.unwrap_or(MODES[number as usize % MODES.len()]);
             Wanted { number, position: position.min(length), mode }
