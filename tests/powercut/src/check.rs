@@ -170,8 +170,9 @@ fn misplaced(store: &Store) -> Result<Vec<String>, String> {
         of(&before) || of(&after) || strays.iter().any(|stray| stray.contains(name.as_str()))
     };
     let back = names.iter().filter(|name| !layout::candidate_ids(name).is_empty() && !is_known(name));
-    wrong.extend(
-        back.map(|name| format!("{name} is there, and neither a segment, nor being made or removed, nor a stray")),
-    );
+    wrong.extend(back.map(|name| {
+        let (report, others) = (store.report(), &before.others);
+        format!("{name} is no segment, and is left there; made or removed: {others:?}; opening said {report:?}")
+    }));
     Ok(wrong)
 }

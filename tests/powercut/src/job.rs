@@ -84,6 +84,8 @@ pub struct Worked {
 pub struct Checked {
     /// What is wrong, a sentence each.
     pub violations: Vec<String>,
+    /// The kernel does not mount the disk.
+    pub refused: bool,
     /// Batches that were read and compared.
     pub batches: u64,
     /// Bytes past durable ends that opening cleared.

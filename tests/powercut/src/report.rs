@@ -21,6 +21,8 @@ pub struct Counts {
     pub batches: u64,
     /// Bytes that opening cleared.
     pub cleared: u64,
+    /// Torn disks that the kernel does not mount: the file system's own limit, and nothing of the store was checked.
+    pub refused: u64,
     /// Cuts after which something was wrong.
     pub violations: u64,
 }
@@ -78,6 +80,7 @@ impl Counts {
         self.torn += other.torn;
         self.batches += other.batches;
         self.cleared += other.cleared;
+        self.refused += other.refused;
         self.violations += other.violations;
     }
 }
@@ -125,11 +128,14 @@ fn commit() -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| io | sync | mode | cuts | dropped | torn | batches read | bytes cleared | violations |")?;
-        writeln!(f, "|---|---|---|---|---|---|---|---|---|")?;
+        writeln!(
+            f,
+            "| io | sync | mode | cuts | dropped | torn | batches read | bytes cleared | not mounted | violations |"
+        )?;
+        writeln!(f, "|---|---|---|---|---|---|---|---|---|---|")?;
         let line = |f: &mut fmt::Formatter<'_>, way: &str, of: &Counts| {
-            let Counts { cuts, dropped, torn, batches, cleared, violations } = of;
-            writeln!(f, "| {way} | {cuts} | {dropped} | {torn} | {batches} | {cleared} | {violations} |")
+            let Counts { cuts, dropped, torn, batches, cleared, refused, violations } = of;
+            writeln!(f, "| {way} | {cuts} | {dropped} | {torn} | {batches} | {cleared} | {refused} | {violations} |")
         };
         for ((io, sync, mode), counts) in &self.ways {
             line(f, &format!("{io:?} | {sync:?} | {mode}").to_lowercase(), counts)?;
