@@ -60,6 +60,9 @@ impl FileSystem {
 #[derive(Debug)]
 pub struct Device {
     name: String,
+    file: String,
+    /// It was told to go with its mount, and must not be told again: by then it may be somebody else's.
+    goes: bool,
 }
 
 impl Device {
@@ -68,9 +71,9 @@ impl Device {
     /// # Errors
     /// There is none to be had.
     pub fn attach(file: &Path) -> Result<Device, Trouble> {
-        let file = file.to_string_lossy();
+        let file = file.to_string_lossy().into_owned();
         let name = run("losetup", &["--find", "--show", "--direct-io=on", &file])?;
-        Ok(Device { name: name.trim().to_owned() })
+        Ok(Device { name: name.trim().to_owned(), file, goes: false })
     }
 
     /// Makes a file system on it.
@@ -89,18 +92,25 @@ impl Device {
     /// What `mount` says: after a cut that is a violation by the file system itself.
     pub fn mount(self, kind: FileSystem, point: &Path) -> Result<Mounted, Trouble> {
         run("mount", &["-t", kind.name(), "-o", kind.options(), &self.name, &point.to_string_lossy()])?;
-        Ok(Mounted { point: point.to_owned(), _device: self })
+        let mut mounted = Mounted { point: point.to_owned(), device: self };
+        // While it is in use this only says that it goes with its last user, also when this process is killed.
+        run("losetup", &["--detach", &mounted.device.name])?;
+        mounted.device.goes = true;
+        Ok(mounted)
     }
 
     fn is_attached(&self) -> bool {
         let name = self.name.trim_start_matches("/dev/");
-        Path::new("/sys/block").join(name).join("loop/backing_file").exists()
+        let file = Path::new("/sys/block").join(name).join("loop/backing_file");
+        std::fs::read_to_string(file).is_ok_and(|file| file.trim() == self.file)
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["--detach", &self.name]).output();
+        if !self.goes {
+            let _ = Command::new("losetup").args(["--detach", &self.name]).output();
+        }
         let since = Instant::now();
         while self.is_attached() && since.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(1));
@@ -116,7 +126,7 @@ impl Drop for Device {
 pub struct Mounted {
     point: PathBuf,
     /// Let go of after the mount is gone.
-    _device: Device,
+    device: Device,
 }
 
 impl Drop for Mounted {

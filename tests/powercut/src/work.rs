@@ -54,7 +54,7 @@ pub fn work(job: &Job) -> Result<Worked, String> {
     for end in ends {
         end.join().map_err(|_| "a thread of the workload panicked")??;
     }
-    let shared = Arc::into_inner(shared).ok_or("a thread still holds the store")?;
+    let shared = alone(shared)?;
     let counters = shared.store.counters();
     let (rolls, reused, barriers) = (counters.rolls, counters.reused, counters.barriers);
     let direct = shared.store.capabilities().direct.effective;
@@ -63,6 +63,21 @@ pub fn work(job: &Job) -> Result<Worked, String> {
     }
     let steps = shared.steps.into_inner().map_err(told("the steps"))?;
     Ok(Worked { steps, rolls, reused, barriers, direct })
+}
+
+/// Takes what the threads shared. The last answer's callback lets go of it a little after it has told of it.
+fn alone(mut shared: Arc<Shared>) -> Result<Shared, String> {
+    let since = Instant::now();
+    loop {
+        shared = match Arc::try_unwrap(shared) {
+            Ok(alone) => return Ok(alone),
+            Err(_) if since.elapsed() > Duration::from_secs(5) => {
+                return Err("a callback still holds the store".to_owned());
+            }
+            Err(shared) => shared,
+        };
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Opens the store. Where the file system allows no barrier it is left to the store how it syncs.
