@@ -113,8 +113,16 @@ pub(super) async fn examine<D: Disk>(disk: &D, removing: Removing<'_>, given: &G
         Err(error) if error.is_absent() => return Ok(Found::Gone),
         opened => opened?,
     };
-    let file_name = layout::data_file_name(record.generation);
-    let file = match transfer::open(disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await {
+    let mut file_name = layout::data_file_name(record.generation);
+    let mut opened = transfer::open(disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await;
+    if record.generation > Generation(0) && opened.as_ref().is_err_and(DiskError::is_absent) {
+        // On its way into the pool a rewritten file gets the first name before its directory moves.
+        let first = layout::data_file_name(Generation(0));
+        if let Some(file) = destroyed_under(disk, removing.store, record, (&directory, &first)).await? {
+            (file_name, opened) = (first, Ok(file));
+        }
+    }
+    let file = match opened {
         Err(error) if error.is_absent() => return Ok(Found::Doomed(Doomed::new(root, directory, (name, None), None))),
         // A snapshot has it too. Whatever it is, to take this name from it loses none of its bytes.
         Err(error) if error.errno == Errno::MLINK => {
@@ -214,6 +222,21 @@ impl Doomed {
             _ => Ok(Taken::Directory),
         }
     }
+}
+
+/// The file of this name, if its header says that it was on its way into the pool.
+async fn destroyed_under<D: Disk>(
+    disk: &D,
+    store: StoreId,
+    record: &ReleasedRecord,
+    (directory, name): (&Directory, &Name),
+) -> Result<Option<File>, DiskError> {
+    let file = match transfer::open(disk, directory, name, OpenFile::Existing, Access::Auto).await {
+        Err(error) if error.is_absent() || error.errno == Errno::MLINK => return Ok(None),
+        opened => opened?,
+    };
+    let header = survey::read_header(disk, &file).await?;
+    Ok(header.is_ok_and(|header| was_destroyed(&header, store, record)).then_some(file))
 }
 
 /// Whether this is the header of a file that was on its way into the pool when a crash or an error came between.

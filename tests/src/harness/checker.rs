@@ -195,6 +195,7 @@ pub fn files_are_explained(disk: &Disk, strays: &[String]) -> Checked {
     for path in disk.paths() {
         let explained = disk.explains(path)
             || is_spare(disk, path)
+            || is_on_its_way(disk, path)
             || strays.iter().any(|stray| path.starts_with(&format!("{stray}/")));
         ensure(explained, PROMISE, || format!("nothing explains {path}; strays are {strays:?}"))?;
     }
@@ -213,6 +214,17 @@ fn is_spare(disk: &Disk, path: &str) -> bool {
     uid.and_then(layout::uid_of_directory)
         .zip(header)
         .is_some_and(|(uid, header)| header.state == SegmentState::Spare && header.uid == uid)
+}
+
+/// Whether a file says itself that it is on its way into the pool, and the manifest knows that it was given up. A rewritten one has its first
+/// name by then.
+fn is_on_its_way(disk: &Disk, path: &str) -> bool {
+    let block = disk.bytes(path).filter(|_| path.ends_with("/data.0")).and_then(|bytes| bytes.get(..BLOCK));
+    let header = block.and_then(|block| SegmentHeader::decode(block).ok());
+    header.filter(|header| header.state == SegmentState::Spare).is_some_and(|header| {
+        let in_place = path.strip_suffix("/data.0") == Some(layout::directory_name(&header.segment).as_str());
+        in_place && disk.state().released.values().any(|record| record.segment == header.segment)
+    })
 }
 
 /// What was given up is removed in the end: nothing waits for that any more, and no sealed segment lies before the start of its log.
