@@ -132,6 +132,17 @@ pub struct ReleasedRecord {
 }
 
 impl State {
+    /// Whether a segment is listed.
+    #[must_use]
+    pub fn lists(&self, segment: &SegmentId) -> bool {
+        self.logs.get(&segment.log).is_some_and(|log| log.segments.contains_key(&segment.seq))
+    }
+
+    /// The uids of the files of all listed segments.
+    pub fn uids(&self) -> impl Iterator<Item = Uid> {
+        self.logs.values().flat_map(|log| log.segments.values()).map(|record| record.uid)
+    }
+
     /// Applies one edit.
     ///
     /// # Errors

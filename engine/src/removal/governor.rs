@@ -52,6 +52,8 @@ pub struct Governor {
     /// Commits of windows in which nothing was removed, the newest first, and when the last of them ended.
     calm: VecDeque<Seen>,
     calm_at_ns: u64,
+    /// See [`Governor::budget_ns`]. Each step asks for it, and it changes only when there is another such window.
+    budget_ns: u64,
     /// What had been counted when the window began, and when that was.
     before: Seen,
     since_ns: u64,
@@ -70,6 +72,7 @@ impl Governor {
             step: STEP_FIRST,
             calm: VecDeque::new(),
             calm_at_ns: 0,
+            budget_ns: allowed.budget_ns,
             before: Seen::default(),
             since_ns: 0,
             alone: false,
@@ -87,6 +90,9 @@ impl Governor {
     pub fn begin(&mut self, seen: Seen, now_ns: u64) {
         self.calm.truncate(CALM_WINDOWS - 1);
         self.calm.push_front(seen.since(&self.before));
+        let calm = self.calm.iter().fold(Seen::default(), |all, window| all.and(window));
+        let p99 = if calm.count() < CALM_SAMPLES_MIN { 0 } else { calm.p99_ns() };
+        self.budget_ns = self.allowed.budget_ns.max(p99.saturating_mul(2));
         (self.before, self.since_ns, self.calm_at_ns) = (seen, now_ns, now_ns);
     }
 
@@ -142,9 +148,7 @@ impl Governor {
     /// The p99 that commits may have beside removal, in nanoseconds: twice what they have without, and no less than was allowed.
     #[must_use]
     pub fn budget_ns(&self) -> u64 {
-        let calm = self.calm.iter().fold(Seen::default(), |all, window| all.and(window));
-        let p99 = if calm.count() < CALM_SAMPLES_MIN { 0 } else { calm.p99_ns() };
-        self.allowed.budget_ns.max(p99.saturating_mul(2))
+        self.budget_ns
     }
 
     /// Bytes a second at which it removes now.

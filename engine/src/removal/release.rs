@@ -11,6 +11,7 @@ use crate::id::{Generation, StoreId, Uid};
 use crate::layout;
 use crate::manifest::state::{ReleasedRecord, State};
 use crate::segment::survey;
+use std::collections::HashSet;
 use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, Errno, File, Name, OpenFile, transfer};
 
 /// How far a file without a good header block is looked at for a batch that says whose it is, in bytes.
@@ -94,10 +95,9 @@ pub struct Removing<'a> {
 /// The released files whose bytes may go now: no hold is on them, and no segment stands in them.
 #[must_use]
 pub fn due(state: &State, wall_ms: u64) -> Vec<Given> {
-    let is_listed =
-        |uid: Uid| state.logs.values().flat_map(|log| log.segments.values()).any(|record| record.uid == uid);
+    let listed: HashSet<Uid> = state.uids().collect();
     let due = state.released.iter().filter(|(_, released)| released.hold_until_ms <= wall_ms);
-    let due = due.filter(|(uid, _)| !is_listed(**uid));
+    let due = due.filter(|(uid, _)| !listed.contains(uid));
     due.map(|(uid, record)| Given { uid: *uid, record: record.clone(), blocks: None }).collect()
 }
 

@@ -7,7 +7,7 @@ use super::evidence::{self, Contents, Evidence};
 use super::release::{Doomed, Found};
 use super::syncs::Syncs;
 use crate::format::manifest::ReleaseReason;
-use crate::id::{SegmentId, Uid};
+use crate::id::Uid;
 use crate::layout;
 use crate::manifest::state::{ReleasedRecord, State};
 use futures_channel::oneshot;
@@ -75,8 +75,7 @@ pub async fn find<D: Disk>(disk: &D, state: &State, degraded: bool) -> Result<Wa
             None => found.foreign.push(format!("{}/{text}", layout::TRASH_DIRECTORY)),
         }
     }
-    let listed: HashSet<Uid> =
-        state.logs.values().flat_map(|log| log.segments.values()).map(|record| record.uid).collect();
+    let listed: HashSet<Uid> = state.uids().collect();
     for (uid, record) in state.released.iter().filter(|(_, record)| is_held(record)) {
         if there.contains(uid) {
             found.held.insert(*uid);
@@ -127,8 +126,7 @@ async fn is_still_it<D: Disk>(
         }
         Err(error) => return Err(error),
     };
-    let is_listed = |id: &SegmentId| state.logs.get(&id.log).is_some_and(|log| log.segments.contains_key(&id.seq));
-    if layout::candidate_ids(name.as_str()).iter().any(is_listed) {
+    if layout::candidate_ids(name.as_str()).iter().any(|id| state.lists(id)) {
         return Ok(Still::Other("a segment that the manifest lists"));
     }
     let Contents { evidence, uids, .. } = evidence::read(disk, &directory, Access::Auto).await?;

@@ -60,7 +60,7 @@ impl<D: Disk> Shard<D> {
     ) {
         let Some(state) = self.manifest.as_ref().map(|manifest| manifest.state()) else { return };
         let standing: HashSet<&SegmentId> = standing(state).collect();
-        let stands = |id: &SegmentId| is_listed(state, id) || standing.contains(id);
+        let stands = |id: &SegmentId| state.lists(id) || standing.contains(id);
         let claim = |(name, seen): (String, Sighted)| self.claim_directory(&name, stands).map(|named| (named, seen));
         let claimed: Vec<_> = directories.into_iter().map(claim).collect();
         let (disk, store) = (self.disk.clone(), self.store);
@@ -99,7 +99,7 @@ impl<D: Disk> Shard<D> {
     /// Whether the manifest lists a segment, or has given it up and its file still stands where it was.
     pub(super) fn stands_in_its_place(&self, id: &SegmentId) -> bool {
         let Some(manifest) = &self.manifest else { return true };
-        is_listed(manifest.state(), id) || standing(manifest.state()).any(|standing| standing == id)
+        manifest.state().lists(id) || standing(manifest.state()).any(|standing| standing == id)
     }
 
     /// Records in the manifest that directories are given up, and then moves them. Nothing is waited for between the last look at what the
@@ -231,10 +231,6 @@ fn standing(state: &State) -> impl Iterator<Item = &SegmentId> {
     state.released.values().filter(|released| !trash::is_held(released)).map(|released| &released.segment)
 }
 
-fn is_listed(state: &State, id: &SegmentId) -> bool {
-    state.logs.get(&id.log).is_some_and(|log| log.segments.contains_key(&id.seq))
-}
-
 /// Looks whether a directory is what was seen, and one that may go. `None` when it is gone.
 async fn look<D: Disk>(disk: &D, name: &Name, seen: &Sighted, store: StoreId) -> Result<Option<Contents>, OrphanError> {
     let text = || name.as_str().to_owned();
@@ -292,7 +288,7 @@ fn may_be_given_up(
     contents: &Contents,
 ) -> Result<(), OrphanError> {
     let name = || named.name.as_str().to_owned();
-    if let Some(segment) = named.readings.iter().find(|id| is_listed(state, id)) {
+    if let Some(segment) = named.readings.iter().find(|id| state.lists(id)) {
         return Err(OrphanError::Known { name: name(), segment: segment.clone() });
     }
     let said = contents.evidence.header().filter(|_| !matches!(contents.evidence, Evidence::Spare(_)));

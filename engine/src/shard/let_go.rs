@@ -15,9 +15,7 @@ impl<D: Disk> Shard<D> {
     /// Has those of these orphans removed for good whose hold is over.
     pub(super) fn let_go(&mut self, uids: Vec<Uid>, now_ms: u64, answer: Answer<OrphanAnswer<LetGo>>) {
         let Some(state) = self.manifest.as_ref().map(|manifest| manifest.state()) else { return };
-        let listed: HashSet<Uid> =
-            state.logs.values().flat_map(|log| log.segments.values()).map(|record| record.uid).collect();
-        let listed = Arc::new(listed);
+        let listed: Arc<HashSet<Uid>> = Arc::new(state.uids().collect());
         let exchange = self.siblings.removal.clone();
         let (mut outgoing, mut asked) = (Vec::new(), Vec::new());
         for uid in uids {
