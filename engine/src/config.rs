@@ -208,6 +208,10 @@ pub enum Sabotage {
     ReleaseBeforeEdit,
     /// An orphan is moved into the trash before the manifest durably knows that it was given up.
     MoveBeforeEdit,
+    /// Recovery shows what the page cache or the drive's cache gave it, without making that durable first.
+    TrustPageCache,
+    /// Recovery takes the first batch that does not verify for the end of its log, whatever stands behind it.
+    TruncateOnBadChecksum,
     /// The shard's thread panics when it takes a read.
     PanicOnRead,
     /// The shard's thread panics while it opens the store.

@@ -147,7 +147,8 @@ impl<D: Disk> Recovery<'_, D> {
                     base: closed.base,
                     end: next.map(|next| next.base),
                     size: record.size,
-                    look_ahead: record.look_ahead,
+                    // What stands behind the damage is what tells rot from a torn end.
+                    look_ahead: if sabotaged!(self.config, TruncateOnBadChecksum) { 0 } else { record.look_ahead },
                     cut: of_log.cut,
                 };
                 if let Err(source) = self.take_live(recovered, closed, record, expected).await {
@@ -175,7 +176,7 @@ impl<D: Disk> Recovery<'_, D> {
         note_store_time(&mut recovered.log, found.store_times_ms.1);
         closed.end = found.end_offset;
         recovered.log.end = found.end_offset;
-        if expected.end.is_none() {
+        if expected.end.is_none() && !sabotaged!(self.config, TrustPageCache) {
             mend::secure(self.disk, file, &found).await?;
         }
         if !found.damage.is_empty() {

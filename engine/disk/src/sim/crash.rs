@@ -99,6 +99,7 @@ impl World {
         let count = kept.iter().filter(|kept| **kept).count();
         let bits = kept.iter().fold(0u64, |bits, kept| bits.rotate_left(1) ^ u64::from(*kept));
         self.trace.note(&[loose.len() as u64, bits], || format!("power failure: kept {count} of {}", loose.len()));
+        self.lost += (loose.len() - count) as u64;
         self.lose(&loose, &kept);
         self.collapse(loss);
         self.life += 1;

@@ -69,6 +69,18 @@ impl SimWorld {
         self.0.borrow().operations
     }
 
+    /// Changes of files and names so far: equal numbers mean that nothing was written meanwhile, nor named.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.0.borrow().sequence
+    }
+
+    /// Changes that power failures have lost so far, as [`SimWorld::loose_changes`] counts them. A copy counts on from its original.
+    #[must_use]
+    pub fn lost_changes(&self) -> u64 {
+        self.0.borrow().lost
+    }
+
     /// A hash of all that has happened so far. Equal seeds and equal calls give equal hashes.
     #[must_use]
     pub fn trace_hash(&self) -> u64 {

@@ -57,6 +57,8 @@ pub(super) struct World {
     /// Counts changes of the medium: every landing that changes something has its own number.
     pub(super) sequence: u64,
     pub(super) operations: u64,
+    /// Counts changes that power failures have lost.
+    pub(super) lost: u64,
     /// Counts processes: a disk of an earlier life is dead.
     pub(super) life: u32,
     /// Whether each turn leaves a copy of the machine as it stood before anything landed.
@@ -95,6 +97,7 @@ impl SimWorld {
             trace: Trace::default(),
             sequence: 0,
             operations: 0,
+            lost: 0,
             life: 0,
             keep_moments: false,
             moment: None,
