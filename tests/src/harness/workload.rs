@@ -59,15 +59,26 @@ pub fn run(seed: u64, steps: usize, twist: &Twist) -> Checked {
     for _ in 0..steps {
         let step = choose(&mut random, machine.model.logs.len());
         if twist.shards.is_some() && random.chance(1, 12) {
-            let mut config = (*machine.config).clone();
-            config.shards = 1 + random.below(4);
-            machine.close()?;
-            machine.config = config.check().expect("another number of shards");
-            machine.open()?;
+            reopen_with_other_shards(&mut machine, &mut random)?;
         }
         machine.apply(step)?;
     }
     finish(&mut machine)
+}
+
+/// Closes the store, and opens it with as many shards as the seed says.
+///
+/// # Errors
+/// The first broken promise.
+///
+/// # Panics
+/// Never: the number is one that works.
+pub fn reopen_with_other_shards(machine: &mut Machine, random: &mut Random) -> Checked {
+    let mut config = (*machine.config).clone();
+    config.shards = 1 + random.below(4);
+    machine.close()?;
+    machine.config = config.check().expect("another number of shards");
+    machine.open()
 }
 
 /// The machine of a seed, with an open store of one log.

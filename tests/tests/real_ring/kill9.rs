@@ -1,267 +1,60 @@
-//! Kill -9: a child appends to real files and is killed at a random moment, over and over in one directory. What it had told of
-//! as acknowledged is there, what is there is an unbroken prefix, and appends go on behind it.
+//! Kill -9, at the size that every run of the tests can afford.
 //!
-//! `STRANDLINE_KILLS` says how often (100), `STRANDLINE_SEED` repeats a run.
+//! `STRANDLINE_KILLS` says how often (300), `STRANDLINE_SEED` repeats a run.
 
-use crate::common::{self, Random, bytes_of, log_of, open, place, seed};
-use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::{Duration, Instant};
-use strandline::{Batch, Config, Log, Offset, Record, Store, StoredBatch};
+use crate::common::seed;
+use std::process::Command;
+use std::time::Instant;
+use strandline_tests::harness::seeds::outcome;
+use strandline_tests::tiers::kills::{self, Kills};
 
-/// Tells the child where the store is, and which life it is.
-const ROOT: &str = "STRANDLINE_KILL_ROOT";
-const LIFE: &str = "STRANDLINE_KILL_LIFE";
-const LOGS: [&str; 2] = ["left", "right"];
-/// How many appends of each log the child keeps outstanding.
-const OUTSTANDING: usize = 8;
+const DIRECTORIES: u64 = 4;
 
-fn config(root: &Path) -> Config {
-    Config { lock_wait: Duration::from_secs(30), manifest_bytes: 4 << 20, ..common::small(root) }
-}
-
-/// What batch `number` of `life` in `log` holds: one to three records that say so, of a length that differs.
-fn batch(log: &Log, which: usize, life: u64, number: u64) -> Batch {
-    let mut builder = log.batch();
-    for record in 0..number % 3 + 1 {
-        builder.push(&Record { value: Some(&value(which, life, number, record)), ..Record::default() }).expect("room");
-    }
-    let mut host = [0; 32];
-    host[..8].copy_from_slice(&life.to_le_bytes());
-    host[8..16].copy_from_slice(&number.to_le_bytes());
-    builder.set_host_bytes(host);
-    builder.build().expect("records")
-}
-
-fn value(which: usize, life: u64, number: u64, record: u64) -> Vec<u8> {
-    let seed = life << 40 | number << 8 | record << 4 | which as u64;
-    bytes_of(seed, (seed.wrapping_mul(0x9e37_79b9) >> 7) as usize % 700)
-}
-
-/// The life and the number that a batch says it has; its records must be those of [`batch`].
-fn verify(which: usize, batch: &StoredBatch) -> (u64, u64) {
-    let host = batch.host_bytes();
-    let number_at = |at: usize| u64::from_le_bytes(host[at..at + 8].try_into().expect("8 bytes"));
-    let (life, number) = (number_at(0), number_at(8));
-    assert_eq!(u64::from(batch.record_count()), number % 3 + 1);
-    for (record, stored) in batch.records().enumerate() {
-        let stored = stored.expect("a record");
-        assert_eq!(stored.offset, batch.first().plus(record as u64));
-        assert_eq!(stored.value, Some(&value(which, life, number, record as u64)[..]), "bytes at {}", stored.offset);
-    }
-    (life, number)
-}
-
-/// The child: a test that does nothing unless it is told where the store is. It appends until it is killed.
+/// The child: a test that does nothing unless it is told where the store is.
 #[test]
 fn child_that_is_killed() {
-    let Ok(root) = std::env::var(ROOT) else { return };
-    let store = open(config(Path::new(&root)));
-    let logs = LOGS.map(|name| log_of(&store, name));
-    let life = std::env::var(LIFE).ok().and_then(|text| text.parse().ok()).expect("a number");
-    let mut waiting = std::collections::VecDeque::new();
-    let mut out = std::io::stderr();
-    for number in 0_u64.. {
-        for (which, log) in logs.iter().enumerate() {
-            waiting.push_back((which, number, log.append(batch(log, which, life, number)).expect("room")));
-        }
-        while waiting.len() >= 2 * OUTSTANDING {
-            let Some((which, number, pending)) = waiting.pop_front() else { break };
-            let receipt = pending.wait().expect("an append");
-            let line = format!("ack {which} {} {} {life} {number}\n", receipt.first, receipt.end);
-            out.write_all(line.as_bytes()).expect("the parent listens");
-        }
-    }
+    kills::child();
 }
 
-/// A child that is killed and waited for, however the test ends.
-struct Victim {
-    child: Child,
-    told: Option<BufReader<ChildStderr>>,
+fn command() -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["kill9::child_that_is_killed", "--exact", "--nocapture", "--quiet"]);
+    command
 }
 
-impl Victim {
-    fn start(root: &Path, life: u64) -> Victim {
-        let program = std::env::current_exe().expect("this program");
-        let mut child = Command::new(program)
-            .args(["kill9::child_that_is_killed", "--exact", "--nocapture", "--quiet"])
-            .env(ROOT, root)
-            .env(LIFE, life.to_string())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("a child");
-        let told = child.stderr.take().map(BufReader::new);
-        Victim { child, told }
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    /// Kills it at a random moment after its first acknowledgement, sometimes after it was stopped; gives all that it told.
-    fn kill(mut self, random: &mut Random) -> Vec<String> {
-        let mut told = self.told.take().expect("taken once");
-        let mut first = String::new();
-        told.read_line(&mut first).expect("a line");
-        // Its pipe must not fill up while it is to be busy.
-        let rest = std::thread::spawn(move || {
-            let lines = told.lines().map_while(Result::ok).map(|line| line + "\n");
-            lines.collect::<Vec<_>>()
-        });
-        std::thread::sleep(Duration::from_micros(random.below(60_000)));
-        let stopped = random.below(5) == 0;
-        if stopped {
-            kill_process(self.pid(), Signal::STOP).expect("it runs");
-            std::thread::sleep(Duration::from_millis(random.below(20)));
-        }
-        if stopped && random.below(2) == 0 {
-            kill_process(self.pid(), Signal::CONT).expect("it is stopped");
-            std::thread::sleep(Duration::from_millis(random.below(10)));
-        }
-        self.child.kill().expect("it runs");
-        let status = self.child.wait().expect("a status");
-        let mut lines = vec![first];
-        lines.extend(rest.join().expect("no panic"));
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "it ended by itself: {lines:?}");
-        lines
-    }
-}
-
-impl Drop for Victim {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What is known of one log: for each acknowledged batch its first offset, its end, and who it is.
-#[derive(Default)]
-struct Known {
-    acknowledged: BTreeMap<u64, (u64, u64, u64)>,
-    /// Up to here everything was looked at before the last kill.
-    checked: u64,
-    end: u64,
-}
-
-impl Known {
-    fn note(&mut self, line: &str) -> Option<()> {
-        let mut numbers = line.trim_end().split(' ').skip(2).map(str::parse::<u64>);
-        let mut next = || numbers.next()?.ok();
-        let (first, end, life, number) = (next()?, next()?, next()?, next()?);
-        self.acknowledged.insert(first, (end, life, number));
-        Some(())
-    }
-
-    fn note_one(&mut self, first: u64, rest: (u64, u64, u64)) {
-        self.acknowledged.insert(first, rest);
-    }
-
-    /// Looks at everything from `from` on: in order, whole, nothing acknowledged missing.
-    fn check(&mut self, which: usize, log: &Log, from: u64) -> u64 {
-        let batches = common::read_from(log, Offset(from)).unwrap_or_else(|error| panic!("from {from}: {error}"));
-        let mut end = from;
-        let mut last: Option<(u64, u64)> = None;
-        let mut wanted = self.acknowledged.range(from..);
-        let mut next_wanted = wanted.next();
-        let mut bytes = 0;
-        for batch in &batches {
-            assert_eq!(batch.first().0, end, "no gap and nothing twice");
-            end = batch.end().0;
-            let (life, number) = verify(which, batch);
-            match last.filter(|(before, _)| *before == life) {
-                Some((_, before)) => assert_eq!(number, before + 1, "the batches of a life are an unbroken prefix"),
-                None => assert!(last.is_none() || number == 0, "a life starts with its first batch: {number}"),
-            }
-            last = Some((life, number));
-            if next_wanted.is_some_and(|(first, _)| *first == batch.first().0) {
-                assert_eq!(next_wanted.map(|(_, wanted)| *wanted), Some((end, life, number)), "what was acknowledged");
-                next_wanted = wanted.next();
-            }
-            bytes += batch.payload().len() as u64;
-        }
-        assert_eq!(next_wanted, None, "acknowledged and not there; the log ends at {end}");
-        (self.checked, self.end) = (self.end, end);
-        bytes
-    }
-}
-
-/// Opens the store, checks both logs, and appends a batch to each.
-fn check(root: &Path, known: &mut [Known; 2], whole: bool, life: u64) -> (Store, u64) {
-    let store = open(config(root));
-    assert!(store.report().damaged.is_empty(), "{:?}", store.report());
-    let mut bytes = 0;
-    for (which, known) in known.iter_mut().enumerate() {
-        let log = log_of(&store, LOGS[which]);
-        let from = if whole { 0 } else { known.checked };
-        bytes += known.check(which, &log, from);
-        let receipt = log.append(batch(&log, which, life, 0)).expect("room").wait().expect("an append");
-        assert_eq!(receipt.first, Offset(known.end), "appends go on where the log ends");
-        known.acknowledged.insert(receipt.first.0, (receipt.end.0, life, 0));
-        known.end = receipt.end.0;
-    }
-    (store, bytes)
-}
-
+/// In several directories side by side: a cycle mostly waits.
 #[test]
 fn what_was_acknowledged_survives_every_kill() {
-    let kills: u64 = std::env::var("STRANDLINE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
-    let mut random = Random(seed("kill -9"));
-    let (place, started) = (place(), Instant::now());
-    let mut known = [Known::default(), Known::default()];
-    let (mut torn, mut bytes, mut cycles_with_torn) = (0, 0, 0);
-    for cycle in 0..kills {
-        for line in Victim::start(place.path(), 2 * cycle).kill(&mut random) {
-            // The last line may have been cut by the kill, and a panic of the child is no acknowledgement.
-            let which = line.strip_prefix("ack ").and_then(|rest| rest.chars().next()?.to_digit(10));
-            match which.filter(|_| line.ends_with('\n')) {
-                Some(which) => known[which as usize].note(&line).expect("four numbers"),
-                None => assert!(!line.contains("panicked"), "{line}"),
-            }
+    let cycles: u64 = std::env::var("STRANDLINE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    let (seed, started) = (seed("kill -9"), Instant::now());
+    let live = |directory: u64| {
+        let mut kills = Kills::new(seed.wrapping_add(directory), command);
+        for _ in 0..cycles.div_ceil(DIRECTORIES) {
+            let _ = kills.cycle();
         }
-        let whole = cycle % 25 == 24 || cycle + 1 == kills;
-        let (store, read) = check(place.path(), &mut known, whole, 2 * cycle + 1);
-        torn += store.report().torn_bytes;
-        cycles_with_torn += u64::from(store.report().torn_bytes > 0);
-        bytes += read;
-        // Sometimes the next life finds a store that was closed, sometimes one that was dropped.
-        if random.below(2) == 0 { store.close().expect("a clean close") } else { drop(store) }
-    }
-    let acknowledged: usize = known.iter().map(|known| known.acknowledged.len()).sum();
-    println!(
-        "{kills} kills in {:.1} s: {acknowledged} batches acknowledged and found, {bytes} payload bytes looked at, {torn} torn \
-         bytes cleared in {cycles_with_torn} of the lives",
-        started.elapsed().as_secs_f64()
-    );
-    assert!(acknowledged as u64 >= kills, "the children did append");
+        kills.look_at_all();
+        kills.sums()
+    };
+    std::thread::scope(|scope| {
+        let lives: Vec<_> = (0..DIRECTORIES).map(|directory| scope.spawn(move || live(directory))).collect();
+        for life in lives {
+            let sums = life.join().expect("every promise is kept");
+            println!("{sums:?} in {:.1} s", started.elapsed().as_secs_f64());
+            assert!(sums.acknowledged >= cycles / DIRECTORIES, "the children did append");
+        }
+    });
 }
 
-/// The check itself: it must notice what it is there for.
 #[test]
-fn a_lost_or_changed_acknowledgement_is_noticed() {
-    let place = place();
-    let store = open(config(place.path()));
-    let log = log_of(&store, LOGS[0]);
-    let mut known = Known::default();
-    for number in 0..20 {
-        let receipt = log.append(batch(&log, 0, 7, number)).expect("room").wait().expect("an append");
-        known.acknowledged.insert(receipt.first.0, (receipt.end.0, 7, number));
-        known.end = receipt.end.0;
-    }
-    known.check(0, &log, 0);
-    let noticed = |change: &dyn Fn(&mut Known)| {
-        let mut changed = Known { acknowledged: known.acknowledged.clone(), ..Known::default() };
-        change(&mut changed);
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| changed.check(0, &log, 0))).is_err()
-    };
-    assert!(!noticed(&|_| {}));
-    assert!(noticed(&|known| known.note_one(1_000, (1_001, 7, 20))), "one is missing");
-    assert!(noticed(&|known| known.note_one(0, (1, 7, 1))), "another one stands there");
-    assert!(noticed(&|known| known.note_one(2, (3, 7, 1))), "none begins there");
-    // A batch that no child would write, and a number that is left out.
-    log.append(common::one(&log, b"strange")).expect("room").wait().expect("an append");
-    assert!(noticed(&|_| {}));
+fn an_answer_before_the_write_has_completed_is_noticed_by_kills() {
+    let mut kills = Kills::new(seed("kill -9 of a liar"), || Kills::with_a_defect(command()));
+    let noticed = (0..100).find(|_| {
+        outcome(|| {
+            let _ = kills.cycle();
+            Ok(())
+        })
+        .is_err()
+    });
+    println!("noticed by cycle {noticed:?}");
+    assert!(noticed.is_some(), "no kill of 100 noticed it");
 }

@@ -8,158 +8,71 @@ use strandline_disk::sim::{Fault, Loss, Times, What, When};
 use strandline_disk::{Errno, Verb};
 use strandline_tests::harness::machine::{batch_of, small};
 use strandline_tests::harness::seeds::outcome;
-use strandline_tests::harness::{Ask, At, Checked, Machine, Step};
+use strandline_tests::harness::{Machine, Step};
+use strandline_tests::tiers::faults::{Plan, Way, ways};
 
 const fn append(log: usize, batches: usize, bytes: usize) -> Step {
     Step::Append { log, batches, records: 2, bytes }
 }
 
-/// A history in which a fault strikes: appends, rolls, seals, a new log, a mark, a reopen.
-fn script() -> Vec<Step> {
-    let read = Step::Read { log: 0, per_mille: 0, bytes: 1 << 16 };
-    vec![
-        append(0, 9, 5_500),
-        Step::Turn(3),
-        append(0, 3, 5_500),
-        append(1, 2, 700),
-        Step::Answer,
-        read,
-        Step::OpenLog(2),
-        Step::Answer,
-        append(2, 1, 90),
-        Step::Idle,
-        Step::Reopen,
-        append(0, 2, 3_000),
-        append(1, 1, 300),
-        Step::Answer,
-        read,
-        Step::Idle,
-    ]
+fn begin(seed: u64) -> strandline_tests::harness::Checked<Machine> {
+    strandline_tests::tiers::faults::begin(seed, None)
 }
 
-/// A history of verbs in which a fault strikes.
-fn verbs() -> Vec<Step> {
-    let ask = |log, ask| Step::Verb { log, ask };
-    vec![
-        append(0, 9, 5_500),
-        ask(0, Ask::Stats),
-        append(0, 12, 5_500),
-        ask(0, Ask::Truncate(At::Back(30))),
-        Step::Answer,
-        append(0, 2, 300),
-        ask(0, Ask::Truncate(At::Back(3))),
-        append(1, 2, 700),
-        ask(1, Ask::Fence(Some(At::Past(2)))),
-        Step::Follow { log: 1, records: 2, bytes: 90, off: 0 },
-        Step::Answer,
-        ask(0, Ask::Trim(At::PerMille(400))),
-        ask(0, Ask::Seal),
-        ask(1, Ask::Unfence),
-        ask(1, Ask::SealAt(At::Back(1))),
-        Step::Answer,
-        ask(0, Ask::Verify),
-        Step::DeleteSegment { log: 0, place: 0 },
-        Step::RebuildIndex { log: 0, place: 0 },
-        append(0, 1, 90),
-        ask(1, Ask::Delete),
-        Step::Answer,
-        Step::OpenLog(1),
-        Step::Answer,
-        append(1, 2, 400),
-        Step::Idle,
-        Step::Reopen,
-        ask(0, Ask::Truncate(At::Back(1))),
-        Step::Answer,
-        append(0, 1, 300),
-        Step::Idle,
-    ]
-}
-
-fn begin(seed: u64) -> Checked<Machine> {
-    let mut machine = Machine::new(seed, small());
-    machine.open()?;
-    machine.run(&[
-        Step::OpenLog(0),
-        Step::OpenLog(1),
-        Step::Idle,
-        append(0, 4, 5_500),
-        append(1, 1, 100),
-        Step::Answer,
-    ])?;
-    Ok(machine)
-}
-
-/// Runs the script with the fault at the k-th operation; then without faults: all promises hold and every log goes on.
-fn with_fault_at(script: &[Step], k: u64, what: &What, times: Times) -> Checked {
-    let mut machine = begin(k)?;
-    machine.tolerant = true;
-    machine.world.inject(Fault { when: When::KthOperation(k), what: what.clone(), times });
-    machine.run(script)?;
-    machine.world.clear_faults();
-    machine.tolerant = false;
-    let loss = [Loss::DropAll, Loss::KeepAll, Loss::Random][(k % 3) as usize];
-    machine.apply(Step::PowerFailure { loss, again_after: None })?;
-    let unfence = |log| Step::Verb { log, ask: Ask::Unfence };
-    machine.run(&[Step::OpenLog(1), Step::Answer, unfence(0), unfence(1), Step::Answer])?;
-    machine.run(&[append(0, 2, 900), append(1, 1, 900), Step::Answer, Step::Reopen, Step::Idle])
-}
-
-/// Lets every operation of the scripts fail.
-fn every_operation_fails(what: &What, times: Times) {
-    every_operation_of(&script(), what, times);
-    every_operation_of(&verbs(), what, times);
-}
-
-fn every_operation_of(script: &[Step], what: &What, times: Times) {
-    let mut machine = begin(1).expect("an honest start");
-    let start = machine.world.operations();
-    machine.run(script).expect("an honest history");
-    let operations = machine.world.operations() - start;
-    for k in 1..=operations + 5 {
-        if let Err(text) = outcome(|| with_fault_at(script, k, what, times)) {
-            panic!("operation {k} of {operations}, {what:?} {times:?}: {text}");
-        }
+/// Lets every operation of every script fail in these ways, once and for ever.
+fn every_operation_fails(is_wanted: impl Fn(&What) -> bool) {
+    let ways: Vec<Way> = ways().into_iter().filter(|way| is_wanted(&way.what)).collect();
+    assert!(!ways.is_empty());
+    let plan = Plan::new(ways, None).expect("an honest history");
+    let mut struck = 0;
+    for case in 0..plan.cases() {
+        let tally = std::cell::Cell::new(0);
+        let run = outcome(|| plan.run(case).map(|run| tally.set(run.faults)));
+        run.unwrap_or_else(|text| panic!("case {case}: {text}"));
+        struck += tally.get();
     }
+    eprintln!("{} cases, {struck} operations were struck", plan.cases());
+    assert!(struck > 0);
 }
 
 #[test]
-fn any_operation_may_answer_eio_once() {
-    every_operation_fails(&What::Errno(Errno::IO), Times::Once);
+fn any_operation_may_answer_eio() {
+    every_operation_fails(|what| *what == What::Errno(Errno::IO));
 }
 
 #[test]
-fn all_operations_may_answer_eio_from_any_moment_on() {
-    every_operation_fails(&What::Errno(Errno::IO), Times::Forever);
+fn any_operation_may_find_the_disk_full_or_the_quota_used_up() {
+    every_operation_fails(|what| [What::Errno(Errno::NOSPC), What::Errno(Errno::DQUOT)].contains(what));
 }
 
 #[test]
-fn any_operation_may_answer_enospc() {
-    every_operation_fails(&What::Errno(Errno::NOSPC), Times::Once);
-    every_operation_fails(&What::Errno(Errno::NOSPC), Times::Forever);
+fn any_operation_may_find_its_file_too_large_or_the_disk_read_only() {
+    every_operation_fails(|what| [What::Errno(Errno::FBIG), What::Errno(Errno::ROFS)].contains(what));
 }
 
 #[test]
-fn any_operation_may_be_interrupted() {
-    every_operation_fails(&What::Errno(Errno::INTR), Times::Once);
-    every_operation_fails(&What::Errno(Errno::AGAIN), Times::Once);
+fn any_operation_may_be_interrupted_or_put_off() {
+    every_operation_fails(|what| [What::Errno(Errno::INTR), What::Errno(Errno::AGAIN)].contains(what));
+}
+
+#[test]
+fn any_operation_may_be_cancelled() {
+    every_operation_fails(|what| *what == What::Errno(Errno::CANCELED));
 }
 
 #[test]
 fn any_transfer_may_be_short() {
-    every_operation_fails(&What::Short, Times::Once);
-    every_operation_fails(&What::Short, Times::Forever);
-    every_operation_fails(&What::Nothing, Times::Once);
+    every_operation_fails(|what| [What::Short, What::Nothing].contains(what));
 }
 
 #[test]
 fn any_sync_may_fail_and_drop_what_was_dirty() {
-    every_operation_fails(&What::FailedSyncDropsDirty, Times::Once);
-    every_operation_fails(&What::FailedSyncDropsDevice, Times::Once);
+    every_operation_fails(|what| [What::FailedSyncDropsDirty, What::FailedSyncDropsDevice].contains(what));
 }
 
 #[test]
 fn any_operation_may_be_late() {
-    every_operation_fails(&What::Delay(200), Times::Once);
+    every_operation_fails(|what| matches!(what, What::Delay(_)));
 }
 
 #[test]

@@ -15,5 +15,6 @@ mod rest;
 mod rot;
 mod sabotage;
 mod shards;
+mod tiers;
 mod truncation;
 mod verbs;
