@@ -44,14 +44,22 @@ pub struct Queued<A> {
     pub receipt: Receipt,
     /// When it was taken, since boot in nanoseconds.
     pub taken_ns: u64,
-    /// A new segment begins with it, because the stamp before it, which is kept here in wall ms, lay ahead of the clock.
-    pub rolls: Option<u64>,
+    /// The stamp of the batch before it, wall ms.
+    pub after_ms: u64,
     /// It was given its offset by another replica: a fence may let it in.
     pub repairs: bool,
     /// Who waits for it; nobody once it was answered as accepted.
     pub answer: Option<Answer<Result<Receipt, AppendError>>>,
     /// Its share of the store's limits, given back when dropped.
     pub admitted: A,
+}
+
+impl<A> Queued<A> {
+    /// Whether a new segment begins with it: the stamp before it lay so far ahead of the clock that this one is smaller.
+    #[must_use]
+    pub fn rolls(&self) -> bool {
+        self.receipt.store_time_ms < self.after_ms
+    }
 }
 
 /// A batch in a write.

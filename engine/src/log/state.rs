@@ -306,16 +306,23 @@ impl<A> Log<A> {
         self.shared.show(self.start, self.durable_end, self.written_end);
     }
 
-    /// The stamp of a batch that is taken at `wall_ms`: never smaller than the one before it.
+    /// The stamp of a batch that is taken at `wall_ms`: never smaller than the one before it, unless that lies so far ahead of the clock that
+    /// the segment is rolled to stamp true time again.
     #[must_use]
     pub fn stamp(&self, wall_ms: u64) -> u64 {
-        wall_ms.max(self.last_store_time_ms)
+        let lies_ahead = self.last_store_time_ms > wall_ms.saturating_add(STAMP_AHEAD_MAX_MS);
+        if lies_ahead { wall_ms } else { wall_ms.max(self.last_store_time_ms) }
     }
 
-    /// Whether the last stamp lies so far ahead of the clock that the segment is rolled to stamp true time again.
-    #[must_use]
-    pub fn stamps_lie_ahead(&self, wall_ms: u64) -> bool {
-        self.last_store_time_ms > wall_ms.saturating_add(STAMP_AHEAD_MAX_MS)
+    /// After batches were dropped from the end: the last stamp is that of the last batch which is left, as far as it is known. One that was
+    /// dropped, far ahead of the clock, would give the next batch true time, which may be before what is left.
+    pub fn stamp_behind_what_is_left(&mut self) {
+        let of_active = self.active.as_ref().map(|active| Some(active.store_times_ms.1));
+        let of_closed = self.closed.iter().rev().map(Closed::last_store_time_ms);
+        let newest_with_batches = of_active.into_iter().chain(of_closed).find(|last_ms| *last_ms != Some(0));
+        if let Some(Some(last_ms)) = newest_with_batches {
+            self.last_store_time_ms = last_ms;
+        }
     }
 }
 
@@ -343,9 +350,8 @@ mod tests {
     #[test]
     fn a_stamp_may_lie_ten_minutes_ahead_and_no_more() {
         let mut log = log();
-        log.last_store_time_ms = 600_000;
-        assert!(!log.stamps_lie_ahead(0));
-        log.last_store_time_ms = 600_001;
-        assert!(log.stamps_lie_ahead(0));
+        log.last_store_time_ms = 600_007;
+        assert_eq!(log.stamp(7), 600_007);
+        assert_eq!(log.stamp(6), 6);
     }
 }

@@ -102,6 +102,12 @@ impl Closed {
         }
     }
 
+    /// The store time of its last batch, wall ms, 0 without one; nothing where that is not known.
+    #[must_use]
+    pub fn last_store_time_ms(&self) -> Option<u64> {
+        self.latest.store_ms.or(self.loaded.as_ref().map(|loaded| loaded.store_times_ms.1))
+    }
+
     /// Opens the file and reads its index; where footer or index are missing or wrong, builds it from the data.
     ///
     /// # Errors
@@ -155,10 +161,7 @@ impl Closed {
         }
         let (_, file) = open_file(disk, &self.id, self.generation).await?;
         let footer = self.read_footer(disk, &file).await?.ok();
-        Ok(footer.map(|footer| Latest {
-            store_ms: Some(footer.last_store_time_ms),
-            client_ms: Some(footer.client_time_max_ms),
-        }))
+        Ok(footer.map(|footer| Latest::of(&footer)))
     }
 
     async fn read_footer<D: Disk>(

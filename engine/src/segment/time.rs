@@ -2,6 +2,7 @@
 
 use crate::format::batch::BatchHeader;
 use crate::format::index::Index;
+use crate::format::segment::SegmentFooter;
 use crate::id::Offset;
 use strandline_disk::Position;
 
@@ -47,6 +48,12 @@ pub struct Latest {
 }
 
 impl Latest {
+    /// What the footer of a segment says.
+    #[must_use]
+    pub fn of(footer: &SegmentFooter) -> Latest {
+        Latest { store_ms: Some(footer.last_store_time_ms), client_ms: Some(footer.client_time_max_ms) }
+    }
+
     /// Whether something in the segment is of this time or later; nothing when that is not known.
     #[must_use]
     pub fn reaches(&self, time: Time) -> Option<bool> {

@@ -107,6 +107,7 @@ impl<D: Disk> Shard<D> {
         // Receipts from before that reach further are void: another append gets those offsets.
         log.losses.note(end);
         log.begin_at(end);
+        log.stamp_behind_what_is_left();
         (log.flush_through, log.unflushed_since_ns) = (end, u64::MAX);
         // What was kept for readers may lie past the end: its offsets are given again.
         let (bytes, commits) = log.shared.tail.clear();

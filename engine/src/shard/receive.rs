@@ -85,10 +85,7 @@ impl<D: Disk> Shard<D> {
             let error = AppendError::DiskAlmostFull { log: log.id.clone(), free, mark: marks.hard };
             return admitted.answer(answer, Err(error));
         }
-        let rolls = log.stamps_lie_ahead(wall_ms).then_some(log.last_store_time_ms);
-        if rolls.is_some() {
-            log.last_store_time_ms = 0; // The one exception to the clamp: the next segment stamps true time.
-        }
+        let after_ms = log.last_store_time_ms;
         let (first, end) = (log.end, log.end.plus(u64::from(batch.record_count())));
         let store_time_ms = log.stamp(wall_ms);
         let receipt = Receipt { first, end, store_time_ms, level, losses: log.losses.count() };
@@ -106,7 +103,7 @@ impl<D: Disk> Shard<D> {
         };
         let taken_ns = self.now.boot_ns;
         let repairs = expected.is_some();
-        log.queued.push_back(Queued { batch, receipt, taken_ns, rolls, repairs, answer, admitted });
+        log.queued.push_back(Queued { batch, receipt, taken_ns, after_ms, repairs, answer, admitted });
         self.list(number);
     }
 

@@ -39,7 +39,8 @@ impl<D: Disk> Shard<D> {
         let wall_ms = self.now.wall_ms;
         if let Some(active) = log.active.as_ref() {
             let old = is_old(active.opened_at_ms, age_of(&self.config, log), wall_ms);
-            if first.rolls.is_none() && !old && active.has_room(length) {
+            let rolls = first.rolls() && active.base < log.staged_end;
+            if !rolls && !old && active.has_room(length) {
                 if active.may_fly(length) {
                     return Ok(());
                 }
@@ -94,10 +95,7 @@ impl<D: Disk> Shard<D> {
         self.queue.counters.rolls.fetch_add(1, Ordering::Relaxed);
         self.close_active(number);
         let log = &mut self.logs[number.0];
-        let opened_at_ms = log.queued.front_mut().map_or(self.now.wall_ms, |first| {
-            first.rolls = None;
-            first.receipt.store_time_ms
-        });
+        let opened_at_ms = log.queued.front().map_or(self.now.wall_ms, |first| first.receipt.store_time_ms);
         let header = SegmentHeader {
             uid: prepared.uid,
             store: self.store,

@@ -109,7 +109,7 @@ impl<D: Disk> Shard<D> {
         for queued in log.queued.iter().take(self.before_the_next_verb(number)) {
             let more = length + total_length(queued.batch.payload().len());
             let over = active.buffer_bytes(more) > self.config.commit_bytes_max as usize;
-            if appends > 0 && (over || queued.rolls.is_some() || !active.has_room(more) || !active.may_fly(more)) {
+            if appends > 0 && (over || queued.rolls() || !active.has_room(more) || !active.may_fly(more)) {
                 break;
             }
             (appends, length) = (appends + 1, more);
@@ -175,9 +175,9 @@ impl<D: Disk> Shard<D> {
             log.losses.note(end);
             log.end = end;
         }
-        // Who began a segment with the true time did not: the next one has to.
-        if let Some(before_ms) = refused.iter().find_map(|queued| queued.rolls) {
-            log.last_store_time_ms = before_ms;
+        // What was not written stands before nothing.
+        if let Some(first) = refused.front() {
+            log.last_store_time_ms = first.after_ms;
         }
         // As if they had never been taken: verbs count the batches before them.
         log.taken -= refused.len() as u64;

@@ -22,6 +22,7 @@ use crate::segment::cut::{self, NoCut};
 use crate::segment::mend;
 use crate::segment::rewrite::{self, NotRewritten};
 use crate::segment::survey::{self, Expected, Survey};
+use crate::segment::time::Latest;
 use std::cell::Cell;
 use std::sync::Arc;
 use strandline_disk::{Access, Disk, File, OpenFile, Position, transfer};
@@ -192,6 +193,7 @@ impl<D: Disk> Shard<D> {
         // Receipts for what was dropped are void, also where their offsets are given again.
         log.losses.note(end);
         log.begin_at(end);
+        log.stamp_behind_what_is_left();
         log.shared.note_cut();
         let (bytes, commits) = log.shared.tail.clear();
         self.tail_budget.forget(number, bytes, commits);
@@ -365,7 +367,7 @@ impl<D: Disk> Cutting<D> {
         if let Some((_, source)) = self.siblings.failures.since(failures) {
             return Err(VerbError::Disk(source));
         }
-        let next = Closed { logical_bytes: footer.logical_bytes(), ..next };
+        let next = Closed { logical_bytes: footer.logical_bytes(), latest: Latest::of(&footer), ..next };
         let replaced = Edit::Replaced {
             segment: next.id.clone(),
             uid: next.uid,

@@ -9,9 +9,9 @@ use strandline_tests::harness::checker;
 use strandline_tests::harness::edits::edit;
 use strandline_tests::harness::files::Disk;
 use strandline_tests::harness::machine::small;
-use strandline_tests::harness::seeds::for_each_seed;
+use strandline_tests::harness::seeds::{for_each_seed, outcome};
 use strandline_tests::harness::workload;
-use strandline_tests::harness::{Checked, Machine, Random, Step};
+use strandline_tests::harness::{Ask, At, Checked, Machine, Random, Step};
 
 const fn append(batches: usize, bytes: usize) -> Step {
     Step::Append { log: 0, batches, records: 2, bytes }
@@ -161,4 +161,21 @@ fn random_appends_truncations_and_crashes_keep_every_promise() {
         machine.run(&[append(2, 900), Step::Idle, Step::Reopen])
     });
     assert!(truncations > 40, "{truncations} truncations");
+}
+
+/// Found by seed 100 of the histories of 1,000 operations: a stamp an hour ahead was dropped, and still made the next one true time, which
+/// was before that of the batch in front of it.
+#[test]
+fn a_stamp_that_was_dropped_does_not_turn_the_time_back() {
+    let append = Step::Append { log: 0, batches: 1, records: 2, bytes: 300 };
+    let mut machine = Machine::new(40, small());
+    let run = outcome(|| {
+        machine.open()?;
+        machine.run(&[Step::OpenLog(0), Step::Answer, Step::Jump(120_000), append, Step::Answer])?;
+        machine.run(&[Step::Jump(3_600_000), append, Step::Answer, Step::Jump(-3_720_000)])?;
+        machine.run(&[Step::Verb { log: 0, ask: Ask::Truncate(At::Back(2)) }, Step::Answer, append, Step::Answer])?;
+        machine.run(&[Step::Reopen])
+    });
+    run.unwrap_or_else(|text| panic!("{text}"));
+    assert_eq!(machine.model.logs[0].held.len(), 2);
 }
