@@ -1,35 +1,24 @@
 //! Cases of deletion by their ids: what removal, rolls and closing cost those who append, counted in operations and turns and not in time.
 
+use crate::cases::{
+    MAKING, Operation, answered, append, each_start, listen, opened, rings, seal, started, turns_of_an_append,
+};
 use strandline::config::{Config, ConfigError};
-use strandline::pending::pair;
-use strandline::shard::verb::Verb as Asked;
 use strandline::{Level, Removal};
 use strandline_disk::sim::{Fault, SimWorld, Times, What, When};
 use strandline_disk::{Errno, Verb};
 use strandline_tests::harness::machine::small;
+use strandline_tests::harness::seeds::outcome;
 use strandline_tests::harness::{Ask, At, Machine, Step};
 
 const TRIM: Step = Step::Verb { log: 0, ask: Ask::Trim(At::Back(1)) };
 
-/// Verbs that give bytes or names back, and those that make files.
+/// Verbs that give bytes or names back.
 const REMOVAL: [Verb; 4] = [Verb::Truncate, Verb::Unlink, Verb::RemoveDirectory, Verb::Rename];
-const MAKING: [Verb; 4] = [Verb::CreateDirectory, Verb::Allocate, Verb::WriteZeroes, Verb::SyncDirectory];
-
-const fn append(log: usize) -> Step {
-    Step::Append { log, batches: 1, records: 1, bytes: 300 }
-}
 
 /// No pool, and room in the manifest for a thousand segments.
 fn config() -> Config {
     Config { spare_bytes_max: 0, manifest_bytes: 1 << 20, ..small() }
-}
-
-fn opened(seed: u64, config: Config, logs: usize) -> Machine {
-    let mut machine = Machine::new(seed, config);
-    machine.open().expect("an open");
-    let steps: Vec<Step> = (0..logs).map(Step::OpenLog).chain([Step::Idle]).collect();
-    machine.run(&steps).expect("logs");
-    machine
 }
 
 /// Log 0 has so many sealed segments with one append each, and a head.
@@ -41,106 +30,11 @@ fn many_of(seed: u64, config: Config, segments: usize, of_each: Step) -> Machine
     let mut machine = opened(seed, config, 2);
     for _ in 0..segments {
         machine.run(&[of_each, Step::Answer]).expect("a segment");
-        seal(&mut machine);
+        seal(&mut machine, 0);
     }
     machine.run(&[append(0), append(1), Step::Idle]).expect("a head");
     listen(&machine);
     machine
-}
-
-/// Seals the head of log 0, past the model: what it says of a seal looks at the whole disk.
-fn seal(machine: &mut Machine) {
-    let (answer, mut pending) = pair();
-    assert!(machine.running().verb(0, Asked::Seal { at: None, answer }), "room");
-    for _ in 0..10_000 {
-        if let Some(sealed) = pending.try_take() {
-            return drop(sealed.expect("sealed"));
-        }
-        machine.turn().expect("a turn");
-    }
-    panic!("it is never sealed");
-}
-
-/// An operation, and on whose ring.
-#[derive(Clone, Debug)]
-struct Operation {
-    disk: u32,
-    line: String,
-}
-
-impl Operation {
-    /// Of a line that says what is in flight, or what was started.
-    fn of(line: &str) -> Operation {
-        let (line, disk) = line.rsplit_once(" of disk ").expect("every operation is a disk's");
-        let disk = disk.split(':').next().expect("a number").parse().expect("a number");
-        Operation { disk, line: line.to_owned() }
-    }
-
-    fn word(&self, place: usize) -> &str {
-        self.line.split(' ').nth(place).expect("a number, a verb and a path")
-    }
-
-    fn is(&self, verb: Verb) -> bool {
-        self.word(1) == format!("{verb:?}")
-    }
-
-    fn is_any(&self, verbs: &[Verb]) -> bool {
-        verbs.iter().any(|verb| self.is(*verb))
-    }
-
-    /// The path that it is about.
-    fn path(&self) -> &str {
-        self.word(2)
-    }
-}
-
-/// Forgets what happened so far, and listens from now on.
-fn listen(machine: &Machine) {
-    machine.world.keep_trace(false);
-    machine.world.keep_trace(true);
-}
-
-/// What was started since somebody began to listen.
-fn started(machine: &Machine) -> Vec<Operation> {
-    machine.world.trace().iter().filter_map(|line| line.strip_prefix("start ")).map(Operation::of).collect()
-}
-
-/// Calls `seen` for each operation that was started, with those that were in flight then.
-fn each_start(machine: &Machine, mut seen: impl FnMut(&Operation, &[Operation])) {
-    let mut flying: Vec<Operation> = Vec::new();
-    for line in machine.world.trace() {
-        if let Some(line) = line.strip_prefix("start ") {
-            let operation = Operation::of(line);
-            seen(&operation, &flying);
-            flying.push(operation);
-        } else if let Some(line) = line.strip_prefix("land  ") {
-            let landed = Operation::of(line);
-            flying.retain(|one| one.word(0) != landed.word(0));
-        }
-    }
-}
-
-/// The rings of the shard and of the remover.
-fn rings(machine: &mut Machine) -> (u32, u32) {
-    let disks = &machine.running().disks;
-    (disks[0].number(), disks[1].number())
-}
-
-/// Turns until all is answered, and how many that were.
-fn answered(machine: &mut Machine) -> usize {
-    let mut turns = 0;
-    while machine.running().asked() > 0 {
-        machine.turn().expect("a turn");
-        turns += 1;
-        assert!(turns < 10_000, "it is never answered");
-    }
-    turns
-}
-
-/// Appends to a log, and gives how many turns that took.
-fn turns_of_an_append(machine: &mut Machine, log: usize) -> usize {
-    machine.apply(append(log)).expect("room");
-    answered(machine)
 }
 
 /// Turns until so many files are gone, and calls `seen` before each.
@@ -291,6 +185,37 @@ fn dl_05_a_flush_that_meets_a_deletion_at_any_turn_is_no_failure_of_the_disk() {
     assert!(met >= 12, "only {met} deletions met a flush");
 }
 
+/// Truncation is what writes a segment again here, and shrinking what makes one smaller: both change what others give up.
+#[test]
+fn dl_07_a_cut_a_trim_a_deletion_and_a_shrink_that_meet_at_any_turn_leave_one_of_their_outcomes() {
+    let (cut, trim) = (Ask::Truncate(At::PerMille(500)), Ask::Trim(At::PerMille(400)));
+    let batches = Step::Append { log: 0, batches: 4, records: 2, bytes: 3_000 };
+    let fill = Step::Append { log: 0, batches: 12, records: 2, bytes: 5_500 };
+    let mut rewritten = 0;
+    for turns in 0..40 {
+        for (first, second) in
+            [(cut, trim), (trim, cut), (Ask::Seal, cut), (Ask::Seal, Ask::Delete), (cut, Ask::Delete)]
+        {
+            // With a pool: a file that somebody still works at must not become another segment's.
+            let mut machine = opened(turns as u64, small(), 1);
+            let run = outcome(|| {
+                for _ in 0..2 {
+                    machine.run(&[batches, Step::Answer])?;
+                    seal(&mut machine, 0);
+                }
+                let ask = |ask| Step::Verb { log: 0, ask };
+                machine.run(&[batches, Step::Answer, ask(first), Step::Turn(turns), ask(second), append(0)])?;
+                machine.run(&[Step::Answer, Step::Idle])?;
+                rewritten += machine.world.files().iter().filter(|(path, _)| path.ends_with("/data.1")).count();
+                machine.run(&[Step::OpenLog(0), Step::Answer, fill, Step::Idle, fill, Step::Idle, Step::Reopen])
+            });
+            run.unwrap_or_else(|text| panic!("{first:?}, {turns} turns, {second:?}: {text}"));
+            assert_eq!(machine.running().report.strays, [""; 0], "{first:?}, {turns} turns, {second:?}");
+        }
+    }
+    assert!(rewritten > 40, "only {rewritten} segments were written again");
+}
+
 #[test]
 fn dl_09_a_file_that_shrinks_or_goes_is_open_on_the_removers_ring_only() {
     for removal in [Removal::Governed, Removal::Unpaced] {
@@ -305,18 +230,22 @@ fn dl_09_a_file_that_shrinks_or_goes_is_open_on_the_removers_ring_only() {
         }
         let slow = Fault { when: When::Verb(Verb::Read), what: What::Delay(5_000), times: Times::Once };
         machine.world.inject(slow);
-        machine.run(&[read(10), Step::Turn(1), TRIM]).expect("a trim beside a read");
-        let mut seen = 0;
+        machine.run(&[read(10), TRIM]).expect("a trim beside a read");
+        let (mut seen, mut beside) = (0, 0);
         until_removed(&mut machine, 24, |machine| {
-            let pending = machine.world.pending();
-            for one in pending.iter().map(|line| Operation::of(line)).filter(|one| one.is_any(&REMOVAL)) {
+            // With nothing else to do the shard would sleep until the read has ended.
+            machine.apply(append(1)).expect("room");
+            let pending: Vec<Operation> = machine.world.pending().iter().map(|line| Operation::of(line)).collect();
+            let is_read = pending.iter().any(|one| one.disk == shard && one.is(Verb::Read));
+            for one in pending.iter().filter(|one| one.is_any(&REMOVAL)) {
                 assert_eq!(one.disk, remover, "{one:?}");
                 // The last one that closes an unlinked file frees its blocks: that must not be the shard's thread.
                 let holders = machine.world.holders(one.path());
                 assert!(!holders.contains(&shard), "{one:?}, open on {holders:?}");
-                seen += 1;
+                (seen, beside) = (seen + 1, beside + usize::from(is_read));
             }
         });
+        assert!(beside > 0, "the read was over before anything went");
         assert!(seen >= 12, "{seen}");
     }
 }

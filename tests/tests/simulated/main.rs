@@ -1,6 +1,7 @@
 //! The store on the simulated disk: what it does when nothing goes wrong, and after every crash and failure that a seed can name.
 
 mod behaviour;
+mod cases;
 mod cases_of_deletion;
 mod crash;
 mod faults;
