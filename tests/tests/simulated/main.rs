@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod cases;
+mod cases_of_crashes;
 mod cases_of_deletion;
 mod crash;
 mod faults;

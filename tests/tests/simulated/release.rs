@@ -132,7 +132,7 @@ fn a_directory_that_holds_what_is_not_ours_stays_with_it() {
 }
 
 #[test]
-fn a_crash_anywhere_in_a_removal_leaves_nothing_behind_that_nobody_knows() {
+fn cr_27_a_crash_anywhere_in_a_removal_leaves_nothing_behind_that_nobody_knows() {
     let released = |machine: &Machine| {
         release(machine, 0);
         machine.world.snapshot()

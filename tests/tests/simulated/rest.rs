@@ -45,7 +45,7 @@ fn live(disk: &Disk, log: &str) -> SegmentFile {
 }
 
 #[test]
-fn a_log_that_rests_is_opened_without_a_look_at_its_files_and_holds_what_it_held() {
+fn cr_19_a_log_that_rests_is_opened_without_a_look_at_its_files_and_holds_what_it_held() {
     let mut machine = closed(1);
     assert_eq!(let_rest(&machine).expect("edits"), 2);
     let world = machine.world.snapshot();

@@ -65,7 +65,7 @@ fn a_truncation_right_behind_appends_drops_them_or_none() {
 }
 
 #[test]
-fn a_truncation_across_sealed_segments_leaves_the_cut_one_rewritten() {
+fn cr_15_cr_16_a_truncation_across_sealed_segments_leaves_the_cut_one_rewritten() {
     for (seed, back) in [(10, 40), (11, 41), (12, 25)] {
         crash_everywhere(seed, &MANY, &[truncate(back), Step::Answer, append(2, 900), Step::Answer, Step::Idle]);
     }
