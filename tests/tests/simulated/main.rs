@@ -4,6 +4,7 @@ mod behaviour;
 mod cases;
 mod cases_of_crashes;
 mod cases_of_deletion;
+mod cases_of_full_disks;
 mod crash;
 mod faults;
 mod levels;

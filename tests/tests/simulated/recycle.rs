@@ -178,7 +178,7 @@ fn growing(seed: u64) -> Machine {
 }
 
 #[test]
-fn files_are_made_ahead_where_segments_ask_for_more_than_come_back() {
+fn df_11_files_are_made_ahead_where_segments_ask_for_more_than_come_back() {
     for zeroes in [false, true] {
         let mut machine = growing(10);
         machine.world.set_write_zeroes(zeroes);
