@@ -2,6 +2,7 @@
 
 mod answers;
 mod append;
+mod cases;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
@@ -17,4 +18,7 @@ mod mounted;
 mod open;
 mod read;
 mod room;
+#[path = "../../../engine/disk/tests/uring/seccomp.rs"]
+#[allow(dead_code, reason = "the disk's own tests use the rest of it")]
+mod seccomp;
 mod time;

@@ -1,5 +1,6 @@
 //! What happens where the host allows less. Each case runs in a process of its own, since limits are a process's.
 
+use crate::seccomp;
 use crate::support::{open_at, options, place};
 use crate::transfers::round_trip;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -104,26 +105,5 @@ fn a_policy_that_refuses_the_ring_is_named_whichever_call_it_refuses() {
             _ => assert!(matches!(error, SetupError::KernelTooOld { .. }), "{call}: {error}"),
         }
         assert!(UringDisk::open(&root, &options()).is_ok(), "a refused open leaves no lock behind");
-    }
-}
-
-/// A filter on system calls for this thread.
-mod seccomp {
-    /// Makes system call `number` answer `errno`.
-    pub fn refuse(number: u32, errno: i32) {
-        let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
-        let mut program = [
-            op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-            op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
-            op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
-            op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-        ];
-        let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-        // SAFETY: the program lives until the calls have copied it; neither call touches other memory of ours.
-        let set = unsafe {
-            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter)
-        };
-        assert_eq!(set, 0, "the filter is set");
     }
 }

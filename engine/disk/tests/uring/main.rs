@@ -7,6 +7,8 @@ mod load;
 mod mounted;
 mod names;
 mod root;
+#[allow(dead_code, reason = "some of it is for the tests of the store")]
+mod seccomp;
 mod support;
 mod time;
 mod transfers;
