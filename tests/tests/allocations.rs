@@ -1,28 +1,36 @@
-//! What an append costs beside its write: allocations, system calls, kernel workers. Counted, not timed.
+//! What an append costs beside its write: allocations, system calls, kernel workers; and what memory a log takes that does nothing.
+//! Counted, not timed.
 //!
-//! One test after the other in one function, since the counts are those of the whole process.
+//! One test after the other, since the counts are those of the whole process.
 
 mod common;
 
-use common::{eventually, log_of, open, place};
+use common::{append, eventually, log_of, open, place, small};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use strandline::{Config, Counters, Log, Record, Store};
 
-/// Counts allocations, those of each thread for itself too. What it does is done by [`System`].
+/// Counts allocations, those of each thread for itself too, and the bytes that are allocated. What it does is done by [`System`].
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// Held by the test that counts.
+static TURN: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-fn count() {
+fn count(bytes: usize) {
     ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
     // While a thread is torn down it has no counter any more, and needs none.
     let _ = OF_THREAD.try_with(|count| count.set(count.get() + 1));
 }
@@ -30,24 +38,26 @@ fn count() {
 // SAFETY: every call is passed on to `System` as it came; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: passed on to the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: passed on to the caller.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
+        BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: passed on to the caller.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: passed on to the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -92,7 +102,7 @@ fn appends(store: &Store, log: &Log, count: u64, depth: usize, waiting: &mut Vec
     }
     let after = counted();
     let took = started.elapsed();
-    Cost { worker_switches: worker_switches() - switches, took, ..cost(before, after) }
+    Cost { worker_switches: switches_since(&switches), took, ..cost(before, after) }
 }
 
 type Answer = strandline::Pending<Result<strandline::Receipt, strandline::AppendError>>;
@@ -111,41 +121,53 @@ fn cost(before: Counted, after: Counted) -> Cost {
     }
 }
 
-/// How often the kernel workers of this process have been switched to, all together.
-fn worker_switches() -> u64 {
+/// How often each of the kernel workers of this process has been switched to, its start included.
+fn worker_switches() -> BTreeMap<OsString, u64> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("the tasks of this process");
-    let mut switches = 0;
+    let mut switches = BTreeMap::new();
     for task in tasks.filter_map(|task| Some(task.ok()?.path())) {
         // A worker that has just ended is none.
         let Ok(name) = std::fs::read_to_string(task.join("comm")) else { continue };
         let Ok(status) = std::fs::read_to_string(task.join("status")) else { continue };
         if name.starts_with("iou-wrk") {
             let of_line = |line: &str| line.split_once("voluntary_ctxt_switches:")?.1.trim().parse::<u64>().ok();
-            switches += 1 + status.lines().filter_map(of_line).sum::<u64>();
+            let count = 1 + status.lines().filter_map(of_line).sum::<u64>();
+            switches.insert(task.file_name().unwrap_or_default().to_owned(), count);
         }
     }
     switches
 }
 
-/// A store whose write head is one large written segment, warm: its pools are filled, its successor rests half made.
+/// How often they have been switched to since `before`. One that has ended meanwhile had rested for seconds.
+fn switches_since(before: &BTreeMap<OsString, u64>) -> u64 {
+    let new = |(task, count): (OsString, u64)| count.saturating_sub(before.get(&task).copied().unwrap_or_default());
+    worker_switches().into_iter().map(new).sum()
+}
+
+/// A store whose write head is one large written segment, warm: its pools are filled, and its successor is whole, since it came out of
+/// the pool as the head did. Filling one wakes kernel workers, the more often the slower the machine is.
 fn warm(root: &std::path::Path) -> (Store, Log) {
     let store = open(Config {
         segment_bytes: 96 << 20,
         arena_bytes: 16 << 20,
         tail_cache_bytes: 256 << 10,
+        spare_files_min: 0,
         ..Config::new(root)
     });
-    let log = log_of(&store, "warm");
-    for depth in [1, 64, 256, 1, 64] {
-        appends(&store, &log, 2_000, depth, &mut VecDeque::new());
+    for before in ["one", "another"].map(|name| log_of(&store, name)) {
+        store.delete_log(&before.id().topic, before.id().range).expect("a deletion");
     }
-    // The successor is prepared in step with the head; let it do what it was asked for so far.
+    eventually("their files are in the pool", || store.counters().spare_files == 2);
+    let log = log_of(&store, "warm");
+    for (depth, count) in [(1, 300), (64, 2_000), (256, 2_000), (1, 300), (64, 2_000)] {
+        appends(&store, &log, count, depth, &mut VecDeque::new());
+    }
     let mut before = worker_switches();
     eventually("the workers rest", || {
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let now = worker_switches();
-        std::mem::replace(&mut before, now) == now
+        switches_since(&std::mem::replace(&mut before, worker_switches())) == 0
     });
+    assert_eq!(store.counters().reused, 2, "head and successor: {:?}", store.counters());
     (store, log)
 }
 
@@ -165,9 +187,9 @@ impl Cost {
 fn check(place: &str, root: &std::path::Path) -> [Cost; 3] {
     let (store, log) = warm(root);
     let mut waiting = VecDeque::with_capacity(256);
-    let alone = appends(&store, &log, 1_000, 1, &mut waiting);
+    let alone = appends(&store, &log, 500, 1, &mut waiting);
     let crowd = appends(&store, &log, 10_000, 64, &mut waiting);
-    let after = appends(&store, &log, 1_000, 1, &mut waiting);
+    let after = appends(&store, &log, 500, 1, &mut waiting);
     println!(
         "{place}, 1 outstanding:  {alone:?}\n{place}, 64 outstanding: {crowd:?}\n{place}, 1 outstanding:  {after:?}"
     );
@@ -186,8 +208,8 @@ fn check(place: &str, root: &std::path::Path) -> [Cost; 3] {
     }
     if store.capabilities().direct.effective {
         for cost in [&alone, &crowd, &after] {
-            // Filling the successor wakes them now and then; direct writes do not, and only they can do without.
-            assert!(cost.worker_switches <= cost.commits / 10, "appends wake kernel workers: {cost:?}");
+            // Direct writes wake none, and only they can do without. What the store does now and then beside them may.
+            assert!(cost.worker_switches <= 4 + cost.commits / 100, "appends wake kernel workers: {cost:?}");
         }
     }
     store.close().expect("a clean close");
@@ -195,11 +217,62 @@ fn check(place: &str, root: &std::path::Path) -> [Cost; 3] {
 }
 
 #[test]
-fn an_append_allocates_nothing_makes_two_system_calls_a_commit_and_wakes_no_kernel_worker() {
+fn df_10_an_append_allocates_nothing_makes_two_system_calls_a_commit_and_wakes_no_kernel_worker() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     check("drive", place().path());
     // Where a write takes no time, nothing but the two calls is left.
     let memory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs at /dev/shm");
     for cost in check("memory", memory.path()) {
         assert!(cost.enters_per_commit() <= 2.1, "more than 2 system calls a commit: {cost:?}");
     }
+}
+
+/// The bytes that are allocated, once they do not change any more.
+fn bytes_at_rest() -> u64 {
+    let mut before = BYTES.load(Ordering::Relaxed);
+    eventually("nothing is allocated any more", || {
+        std::thread::sleep(Duration::from_millis(30));
+        let now = BYTES.load(Ordering::Relaxed);
+        std::mem::replace(&mut before, now) == now
+    });
+    before
+}
+
+/// Logs of which nothing is asked, and how much memory each of them may take, in bytes.
+const IDLE_LOGS: usize = 2_000;
+const IDLE_BYTES_MAX: u64 = 12 << 10;
+const OPENED_BYTES_MAX: u64 = 6 << 10;
+
+#[test]
+fn df_13_a_log_that_does_nothing_takes_a_few_kibibytes_of_memory() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs at /dev/shm");
+    let config = Config {
+        segment_bytes: 64 << 10,
+        batch_bytes_max: 16 << 10,
+        manifest_bytes: 4 << 20,
+        logs_max: IDLE_LOGS + 1,
+        spare_files_min: 0,
+        ..small(memory.path())
+    };
+    let of_each = |before: u64| bytes_at_rest().saturating_sub(before) / IDLE_LOGS as u64;
+    let started = Instant::now();
+    let store = open(config.clone());
+    append(&log_of(&store, "first"), b"v");
+    let before = bytes_at_rest();
+    for number in 0..IDLE_LOGS {
+        append(&log_of(&store, format!("log {number}")), &[7; 1_000]);
+    }
+    let written = of_each(before);
+    store.close().expect("a clean close");
+    let before = bytes_at_rest();
+    let store = open(config);
+    let opened = of_each(before);
+    println!(
+        "{written} bytes for a log that was written, {opened} for one that was only opened; {:?}",
+        started.elapsed()
+    );
+    assert_eq!(store.report().logs_clean, IDLE_LOGS + 1);
+    assert!(written <= IDLE_BYTES_MAX && opened <= OPENED_BYTES_MAX, "{written} and {opened} bytes");
+    store.close().expect("a clean close");
 }
