@@ -4,7 +4,6 @@ mod append_latency;
 mod append_throughput;
 mod beside;
 mod expire_many;
-mod fallback;
 mod idle;
 mod levels;
 mod many_logs;
@@ -76,8 +75,6 @@ pub enum Scenario {
     SteadyState,
     /// Directories that no log knows.
     Orphans,
-    /// Segments that no pool has files for.
-    Fallback,
 }
 
 /// How large.
@@ -143,7 +140,7 @@ pub struct Context<'a> {
 
 impl Scenario {
     /// All of them, in the order in which they run.
-    pub const ALL: [Scenario; 16] = [
+    pub const ALL: [Scenario; 15] = [
         Scenario::AppendLatency,
         Scenario::AppendThroughput,
         Scenario::OpenLoop,
@@ -159,7 +156,6 @@ impl Scenario {
         Scenario::ExpireMany,
         Scenario::SteadyState,
         Scenario::Orphans,
-        Scenario::Fallback,
     ];
 
     /// Whether a run without arguments has it.
@@ -174,7 +170,6 @@ impl Scenario {
                 | Scenario::ExpireMany
                 | Scenario::SteadyState
                 | Scenario::Orphans
-                | Scenario::Fallback
         )
     }
 
@@ -196,7 +191,6 @@ impl Scenario {
             Scenario::ExpireMany => "expire-many",
             Scenario::SteadyState => "steady-state",
             Scenario::Orphans => "orphans",
-            Scenario::Fallback => "fallback",
         }
     }
 
@@ -218,7 +212,6 @@ impl Scenario {
             Scenario::ExpireMany => expire_many::ABOUT,
             Scenario::SteadyState => steady_state::ABOUT,
             Scenario::Orphans => orphans::ABOUT,
-            Scenario::Fallback => fallback::ABOUT,
         }
     }
 
@@ -242,7 +235,6 @@ impl Scenario {
             Scenario::ExpireMany => vec![expire_many::CASE],
             Scenario::SteadyState => steady_state::CASES.iter().map(|case| case.name).collect(),
             Scenario::Orphans => vec![orphans::CASE, orphans::CASE_UNDER_LOAD],
-            Scenario::Fallback => fallback::CASES.iter().map(|case| case.name).collect(),
         }
     }
 
@@ -275,7 +267,6 @@ impl Scenario {
             Scenario::ExpireMany => expire_many::run(context),
             Scenario::SteadyState => steady_state::run(context),
             Scenario::Orphans => orphans::run(context),
-            Scenario::Fallback => fallback::run(context),
         }
     }
 }
