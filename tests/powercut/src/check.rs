@@ -7,7 +7,7 @@ use crate::job::{Again, Checked, Job, Seen, Task, load};
 use crate::work::open;
 use std::collections::BTreeSet;
 use strandline::id::SegmentId;
-use strandline::{Log, RangeNumber, Store, layout};
+use strandline::{Log, Offset, RangeNumber, ReadError, Store, layout};
 
 /// The bytes that one read asks for.
 const READ_BYTES: usize = 256 << 10;
@@ -95,29 +95,49 @@ fn check_log(log: Option<&Log>, expected: &Expected, which: usize, checked: &mut
     }
 }
 
+/// Why a log could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unread {
+    /// The store refused.
+    #[error("reading at {0}: {1}")]
+    Refused(Offset, ReadError),
+    /// It gave what was never appended.
+    #[error("{0}")]
+    Wrong(String),
+}
+
 /// Everything in the log.
-fn read(log: &Log, which: usize) -> Result<Found, String> {
+///
+/// # Errors
+/// The first read that was refused, or gave what it should not.
+pub fn read(log: &Log, which: usize) -> Result<Found, Unread> {
     let bounds = log.bounds();
     let mut found = Found { start: bounds.start.0, end: bounds.end.0, batches: Vec::new() };
     let mut next = bounds.start;
     while next < bounds.end {
-        let read = log.read(next, READ_BYTES).wait().map_err(|error| format!("reading at {next}: {error}"))?;
+        let read = log.read(next, READ_BYTES).wait().map_err(|error| Unread::Refused(next, error))?;
         let Some(last) = read.batches.last() else {
-            return Err(format!("nothing is read at {next}, before the end {}", bounds.end));
+            return Err(Unread::Wrong(format!("nothing is read at {next}, before the end {}", bounds.end)));
         };
         next = last.end();
         for batch in &read.batches {
-            let held = content::recognize(which, batch)?;
+            let held = content::recognize(which, batch).map_err(Unread::Wrong)?;
             if found.batches.last().is_some_and(|before| before.end != held.first) {
-                return Err(format!("there is a gap before {held:?}"));
+                return Err(Unread::Wrong(format!("there is a gap before {held:?}")));
             }
             found.batches.push(held);
         }
     }
+    // More may have become durable meanwhile.
+    found.end = found.end.max(next.0);
     Ok(found)
 }
 
-fn verify(log: &Log) -> Result<(), String> {
+/// Everything in the log verifies.
+///
+/// # Errors
+/// What does not.
+pub fn verify(log: &Log) -> Result<(), String> {
     let verified = log.verify(None).wait().map_err(|error| format!("verifying: {error}"))?;
     match verified.rot.first() {
         Some(rot) => Err(format!("verifying finds {rot:?}")),
@@ -157,7 +177,10 @@ fn listed(store: &Store) -> Result<Listed, String> {
 
 /// Live segments whose directories are gone, and directories that are no segment's and no known stray. What changes while it is looked at counts
 /// only where it is so before and after.
-fn misplaced(store: &Store) -> Result<Vec<String>, String> {
+///
+/// # Errors
+/// The store does not say.
+pub fn misplaced(store: &Store) -> Result<Vec<String>, String> {
     let before = listed(store)?;
     let entries = store.survey_root().map_err(|error| format!("what lies below the root: {error}"))?;
     let after = listed(store)?;

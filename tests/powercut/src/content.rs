@@ -10,6 +10,9 @@ pub const LOGS: usize = 4;
 /// The longest value, in bytes.
 const VALUE_BYTES_MAX: u64 = 1_500;
 
+/// From here on numbers stand for the same logs with longer values, so that few batches fill a segment.
+pub const LONG: usize = 100 * LOGS;
+
 /// Batches of these numbers and above are appended after a recovery.
 pub const AFTER_RECOVERY: u64 = 1 << 40;
 
@@ -26,7 +29,11 @@ pub fn records(log: usize, number: u64) -> u64 {
 
 fn value(log: usize, number: u64, record: u64) -> Vec<u8> {
     let mut random = Random::new(number << 3 | record, log as u64 + 100);
-    let length = if random.one_in(8) { VALUE_BYTES_MAX } else { random.below(VALUE_BYTES_MAX / 4) } as usize;
+    let length = match random.one_in(8) {
+        _ if log >= LONG => VALUE_BYTES_MAX - random.below(VALUE_BYTES_MAX / 4),
+        true => VALUE_BYTES_MAX,
+        false => random.below(VALUE_BYTES_MAX / 4),
+    } as usize;
     let mut bytes = Vec::with_capacity(length + 8);
     while bytes.len() < length {
         bytes.extend_from_slice(&random.next().to_le_bytes());
@@ -44,7 +51,7 @@ pub fn batch(to: &Log, log: usize, number: u64) -> Batch {
     }
     let mut host = [0; 32];
     host[..8].copy_from_slice(&number.to_le_bytes());
-    host[8] = log as u8;
+    host[8] = (log % LOGS) as u8;
     builder.set_host_bytes(host);
     builder.build().expect("at least one record")
 }
@@ -57,7 +64,7 @@ pub fn recognize(log: usize, batch: &StoredBatch) -> Result<Held, String> {
     let host = batch.host_bytes();
     let number = host[..8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     let held = Held { first: batch.first().0, end: batch.end().0, number };
-    if host[8] as usize != log || u64::from(batch.record_count()) != records(log, number) {
+    if host[8] as usize != log % LOGS || u64::from(batch.record_count()) != records(log, number) {
         return Err(format!("{held:?} is not of this log, or has another number of records"));
     }
     for (record, stored) in batch.records().enumerate() {

@@ -1,6 +1,7 @@
 //! Power cuts under a store on a real file system. A file that FUSE serves is the disk: it keeps a record of every write and every flush. A loop
 //! device, a file system and a store stand on it. Then disks are built as a power cut at some moment would have left them, the kernel mounts
-//! them, the store opens, and everything that was acknowledged before that moment must be there.
+//! them, the store opens, and everything that was acknowledged before that moment must be there. `faults` serves the store's directory itself,
+//! and makes its operations fail.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -10,6 +11,8 @@ mod content;
 mod cut;
 mod disk;
 mod error;
+mod faults;
+mod fuse;
 mod history;
 mod image;
 mod interrupt;
@@ -26,7 +29,7 @@ mod work;
 use clap::Parser;
 use error::{Trouble, system};
 use interrupt::Interrupt;
-use options::Options;
+use options::{Options, Other};
 use report::Report;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -37,10 +40,15 @@ const INSIDE: &str = "STRANDLINE_POWERCUT_INSIDE";
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let ended = match &options.job {
-        Some(job) => do_job(job).map(|()| true),
-        None if std::env::var_os(INSIDE).is_none() => Err(enter_namespace()),
-        None => run(&options),
+    let job = match &options.other {
+        Some(Other::Faults(faults)) => &faults.job,
+        None => &options.job,
+    };
+    let ended = match (job, &options.other) {
+        (Some(job), other) => do_job(job, other.as_ref()).map(|()| true),
+        (None, _) if std::env::var_os(INSIDE).is_none() => Err(enter_namespace()),
+        (None, Some(Other::Faults(options))) => faults::run(options),
+        (None, None) => run(&options),
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,
@@ -93,9 +101,12 @@ fn verdict(options: &Options, report: &Report) -> bool {
 }
 
 /// Does one job for a run.
-fn do_job(file: &Path) -> Result<(), Trouble> {
+fn do_job(file: &Path, other: Option<&Other>) -> Result<(), Trouble> {
     // When the run is gone nobody serves this disk any more.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    if matches!(other, Some(Other::Faults(_))) {
+        return faults::do_job(file);
+    }
     let job: job::Job = job::load(file).map_err(system("reading a job"))?;
     let saved = match job.task {
         job::Task::Work { .. } => job::save(&job.answer, &work::work(&job)),

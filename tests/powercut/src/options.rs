@@ -3,13 +3,16 @@
 use crate::cut::Mode;
 use crate::mounted::FileSystem;
 use crate::shape::{Defect, Io, Sync};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
 /// Cuts the power under a store on a real file system, over and over, and checks what is left. Needs root, /dev/fuse and loop devices.
 #[derive(Clone, Debug, Parser)]
-#[command(version)]
+#[command(version, args_conflicts_with_subcommands = true)]
 pub struct Options {
+    /// Something else than cuts.
+    #[command(subcommand)]
+    pub other: Option<Other>,
     /// The file system.
     #[arg(long, value_enum, default_value = "ext4")]
     pub fs: FileSystem,
@@ -49,4 +52,11 @@ pub struct Options {
     /// Does one job, which a file holds, for a run of this program.
     #[arg(long, hide = true)]
     pub job: Option<PathBuf>,
+}
+
+/// What else there is.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Other {
+    /// Makes operations of a file system fail under a store, one case after the other, and checks what is left. Needs root and /dev/fuse.
+    Faults(crate::faults::Options),
 }

@@ -114,7 +114,8 @@ impl Report {
     }
 }
 
-fn commit() -> String {
+/// The commit that was built, with a plus where something was changed since.
+pub fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())

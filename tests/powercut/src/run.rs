@@ -1,6 +1,6 @@
 //! Run: workloads under a record of their disk, and cuts of each.
 
-use crate::child::{self, Outcome};
+use crate::child::{self, Errand, Outcome};
 use crate::clock::Clock;
 use crate::cut::{Cutter, Event, Left, MODES, Mode};
 use crate::disk::{Disk, Recorded};
@@ -14,6 +14,7 @@ use crate::random::Random;
 use crate::report::{Counts, Report};
 use crate::server::{Server, lock};
 use crate::shape::{Defect, Io, Shape, Sync};
+use serde::Deserialize;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ use tempfile::TempDir;
 
 /// The longest that a workload lasts.
 const WORKLOAD_MS_MAX: u64 = 10_000;
+
+/// After how long a job hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// Cuts of a run. Fields are dropped in their order: the server last but for the directory that it stands in.
 pub struct Run<'a> {
@@ -110,6 +114,12 @@ impl<'a> Run<'a> {
         Job { root, clock, answer, shape, task }
     }
 
+    fn send<T: for<'b> Deserialize<'b>>(&self, job: &Job) -> Result<Outcome<T>, Trouble> {
+        let (answer, place) = (job.answer.as_path(), self.place.path());
+        let errand = Errand { arguments: &[], answer, place, limit: HANGS_AFTER, release: &|| {} };
+        child::run(job, &errand, &self.interrupt)
+    }
+
     /// Makes a file system, runs a workload on it, and gives all that its disk was asked to do.
     fn work(&mut self, shape: Shape) -> Result<Work, Trouble> {
         self.interrupt.check()?;
@@ -121,7 +131,7 @@ impl<'a> Run<'a> {
         lock(&disk).begin(Clock::make(&self.path("clock")).map_err(system("the clock"))?);
         self.server.delay_one_in(if shape.seed.is_multiple_of(3) { 0 } else { 6 });
         let task = Task::Work { bytes_max: self.options.write_mb << 20, time_ms: WORKLOAD_MS_MAX };
-        let outcome = child::run::<Result<Worked, String>>(&self.job(shape, task), self.place.path(), &self.interrupt);
+        let outcome = self.send::<Result<Worked, String>>(&self.job(shape, task));
         let recorded = lock(&disk).end();
         self.server.delay_one_in(0);
         drop(mounted);
@@ -214,7 +224,7 @@ impl<'a> Run<'a> {
         // What recovers is whole, except where the defect is one of recovery.
         let defect = work.shape.defect.filter(|defect| *defect == Defect::KeepDeadTail);
         let job = self.job(Shape { defect, ..work.shape }, Task::Check { history, position, again });
-        let outcome = child::run::<Result<Checked, String>>(&job, self.place.path(), &self.interrupt)?;
+        let outcome = self.send::<Result<Checked, String>>(&job)?;
         drop(mounted);
         match outcome {
             Outcome::Answered(Ok(checked)) => Ok(checked),

@@ -1,11 +1,11 @@
 //! Server: the disks as files of a directory, served to the kernel by threads that touch no file system themselves but the clock's, in memory.
 
 use crate::disk::Disk;
+use crate::fuse::Fuse;
 use crate::random::Random;
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, WriteFlags,
+    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
+    LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, WriteFlags,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,9 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
-
-/// Answers that are held back keep a thread each.
-const THREADS: usize = 8;
 
 /// The largest write that is taken in one piece, in bytes.
 const WRITE_MAX: u32 = 1 << 20;
@@ -40,9 +37,8 @@ struct Shelf {
 #[derive(Debug)]
 pub struct Server {
     shelf: Arc<Shelf>,
-    point: PathBuf,
     next: u64,
-    session: Option<BackgroundSession>,
+    fuse: Fuse,
 }
 
 /// Takes a lock whatever happened to a thread that held it: what it guards is plain bytes.
@@ -57,16 +53,8 @@ impl Server {
     /// The kernel has no FUSE, or mounting is not for us.
     pub fn start(point: &Path) -> io::Result<Server> {
         let shelf = Arc::new(Shelf::default());
-        let mut config = Config::default();
-        config.mount_options = vec![MountOption::FSName("strandline-powercut".to_owned())];
-        config.n_threads = Some(THREADS);
-        // These threads must not wait for memory that only they can free by taking writes. The attribute goes to the threads they start.
-        let flusher = rustix::process::configure_io_flusher_behavior(true).is_ok();
-        let session = fuser::spawn_mount(Served(shelf.clone()), point, &config);
-        if flusher {
-            rustix::process::configure_io_flusher_behavior(false)?;
-        }
-        Ok(Server { shelf, point: point.to_owned(), next: 2, session: Some(session?) })
+        let fuse = Fuse::start(Served(shelf.clone()), point)?;
+        Ok(Server { shelf, next: 2, fuse })
     }
 
     /// Puts a disk up, and says where its file is.
@@ -74,7 +62,7 @@ impl Server {
         let (number, disk) = (self.next, Arc::new(Mutex::new(disk)));
         self.next += 1;
         lock(&self.shelf.disks).insert(number, disk.clone());
-        (number, self.point.join(number.to_string()), disk)
+        (number, self.fuse.point().join(number.to_string()), disk)
     }
 
     /// Takes a disk down.
@@ -85,21 +73,6 @@ impl Server {
     /// Holds one answer to a write in so many back for a moment, so that flushes overtake it; 0 is none.
     pub fn delay_one_in(&self, times: u64) {
         self.shelf.delayed_one_in.store(times, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // The last loop device lets go of its file a little after it is gone.
-        for _ in 0..50 {
-            if rustix::mount::unmount(&self.point, rustix::mount::UnmountFlags::empty()).is_ok() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        if let Some(session) = self.session.take() {
-            drop(session);
-        }
     }
 }
 
