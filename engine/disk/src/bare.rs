@@ -276,7 +276,7 @@ impl Kind {
     fn verb(self) -> Verb {
         match self {
             Kind::Read => Verb::Read,
-            Kind::Write { .. } => Verb::Write,
+            Kind::Write { durable } => Verb::of_write(durable),
         }
     }
 }

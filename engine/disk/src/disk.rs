@@ -161,7 +161,7 @@ impl Operation {
     #[must_use]
     pub fn verb(&self) -> Verb {
         match self {
-            Operation::Write { .. } => Verb::Write,
+            Operation::Write { durable, .. } => Verb::of_write(*durable),
             Operation::Read { .. } => Verb::Read,
             Operation::Sync { .. } => Verb::Sync,
             Operation::Barrier { .. } => Verb::Barrier,

@@ -6,8 +6,10 @@ use std::sync::Arc;
 /// What was being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// A write, durable or not.
+    /// A write that is not durable by itself.
     Write,
+    /// A durable write: a write and a flush in one.
+    DurableWrite,
     /// A read.
     Read,
     /// A sync of one file.
@@ -51,9 +53,22 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// The verb of a write.
+    #[must_use]
+    pub fn of_write(durable: bool) -> Verb {
+        if durable { Verb::DurableWrite } else { Verb::Write }
+    }
+
+    /// Whether this is what `wanted` names: a durable write is a write as well.
+    #[must_use]
+    pub fn is_a(self, wanted: Verb) -> bool {
+        self == wanted || (self, wanted) == (Verb::DurableWrite, Verb::Write)
+    }
+
     fn doing(self) -> &'static str {
         match self {
             Verb::Write => "writing",
+            Verb::DurableWrite => "writing durably",
             Verb::Read => "reading",
             Verb::Sync => "syncing",
             Verb::Barrier => "flushing the drive through",
@@ -102,10 +117,15 @@ impl DiskError {
         self.errno == Errno::NOSPC || self.errno == Errno::DQUOT
     }
 
-    /// True when it was a flush that failed: what else it would have covered may be lost with it, and it is never tried again.
+    /// True when it was a flush that failed: what else it would have covered may be lost with it, and it is never tried again. A durable
+    /// write that found no room did not come to its flush.
     #[must_use]
     pub fn is_failed_flush(&self) -> bool {
-        matches!(self.verb, Verb::Sync | Verb::SyncDirectory | Verb::Barrier)
+        match self.verb {
+            Verb::Sync | Verb::SyncDirectory | Verb::Barrier => true,
+            Verb::DurableWrite => false,
+            _ => false,
+        }
     }
 
     /// True when what was named does not exist.

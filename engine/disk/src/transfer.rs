@@ -31,7 +31,7 @@ pub async fn write<D: Disk>(
         buffer = given_back(outcome.buffer);
         match advance(outcome.result, done - from, &mut done, &mut stalls) {
             Ok(0) if stalls > STALLS_MAX => {
-                return (buffer, Err(DiskError::new(Verb::Write, file.path().clone(), Errno::IO)));
+                return (buffer, Err(DiskError::new(Verb::of_write(durable), file.path().clone(), Errno::IO)));
             }
             Ok(_) => {}
             Err(error) => return (buffer, Err(error)),

@@ -94,15 +94,16 @@ impl Filling {
         result.map(|()| self.position.0 >= self.spare.size)
     }
 
-    /// Makes it a spare file, durably. The header comes last: it says that every block has been written, and synced.
+    /// Makes it a spare file, durably. The header comes last: it says that every block has been written, and synced, and that the file is
+    /// durable in its directory. A later process takes it for a spare one and looks no further.
     ///
     /// # Errors
     /// What the disk answered.
     pub(super) async fn finish<D: Disk>(&self, disk: &D, store: StoreId) -> Result<Spare, DiskError> {
         transfer::sync(disk, &self.file).await?;
+        transfer::sync_directory(disk, &self.directory).await?;
         let header = recycle::spare_header(store, &self.segment, self.spare);
         recycle::write_header(disk, &self.file, &header).await?;
-        transfer::sync_directory(disk, &self.directory).await?;
         transfer::sync_directory(disk, &self.pool).await?;
         Ok(self.spare)
     }

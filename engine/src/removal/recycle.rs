@@ -84,11 +84,15 @@ pub(super) async fn move_in<D: Disk>(
     disk: &D,
     pool: &Directory,
     spare: Spare,
-    Place { directory, name, file_name, .. }: &Place,
+    Recyclable { place: Place { directory, name, file_name, .. }, destroyed, .. }: &Recyclable,
 ) -> Result<(), DiskError> {
     let first = layout::data_file_name(Generation(0));
-    if *file_name != first {
+    let has_other_name = *file_name != first;
+    if has_other_name {
         transfer::rename(disk, directory, file_name, &first).await?;
+    }
+    // Of one that a crash or an error left here nobody knows whether its name is durable.
+    if has_other_name || destroyed.is_some() {
         transfer::sync_directory(disk, directory).await?;
     }
     transfer::rename_to(disk, (&disk.root(), name), (pool, &layout::uid_directory_name(spare.uid))).await

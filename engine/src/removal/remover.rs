@@ -265,7 +265,7 @@ impl<D: Disk> Remover<D> {
             let segment = &attempt.file.given.record.segment;
             let spared = async {
                 let spare = recycle::destroy(disk, store, segment, &recyclable).await?;
-                recycle::move_in(disk, into, spare, &recyclable.place).await?;
+                recycle::move_in(disk, into, spare, &recyclable).await?;
                 Ok(spare)
             };
             (spared.await, recyclable.blocks.size, attempt)

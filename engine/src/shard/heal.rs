@@ -100,7 +100,11 @@ impl<D: Disk> Shard<D> {
                 log.heals = false;
                 return tracing::error!(log = %log.id, "the head of the log is damaged: it takes no appends until the store is opened again");
             }
-            Err(error) => return tracing::warn!(log = %log.id, %error, "the log cannot go on yet"),
+            Err(error) => {
+                tracing::warn!(log = %log.id, %error, "the log cannot go on yet");
+                log.heals &= !error.is_failed_flush(); // What is there then only the next open knows.
+                return self.heed_disk_failure(&error);
+            }
         };
         tracing::info!(log = %log.id, %end, "the log goes on: there is room again");
         (log.latch, log.heals) = (None, false);

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use strandline_disk::{Disk, DiskError, Verb as Kind};
+use strandline_disk::{Disk, DiskError};
 
 /// What is to be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,8 +272,7 @@ impl<D: Disk> Clerk<D> {
         let result = audit.note(&self.disk, self.config.audit_bytes, record).await;
         self.waiting.audit.replace(audit);
         let error = result.err()?;
-        let is_write = matches!(error.verb, Kind::Write | Kind::Sync | Kind::SyncDirectory);
-        if is_write && !error.is_full() {
+        if error.is_failed_flush() && !error.is_full() {
             self.tell_all_shards(&error);
         }
         tracing::error!(%error, "the audit log could not be written: the line is kept for the next time");

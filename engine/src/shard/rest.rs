@@ -87,7 +87,10 @@ impl<D: Disk> Shard<D> {
                 let log = self.logs[number.0].id.clone();
                 tracing::warn!(%log, ?error, "a log that rested could not be roused");
                 let source = match error {
-                    RouseError::Disk(source) => source,
+                    RouseError::Disk(source) => {
+                        self.heed_disk_failure(&source);
+                        source
+                    }
                     RouseError::Manifest(error) => {
                         self.latch_what_the_manifest_took_along(&error);
                         super::settle::as_disk_error(&error)

@@ -280,6 +280,13 @@ impl<D: Disk> Shard<D> {
         self.latch_all_exposed(source);
     }
 
+    /// What failed may have been a flush.
+    pub(super) fn heed_disk_failure(&mut self, source: &DiskError) {
+        if source.is_failed_flush() {
+            self.latch_what_a_flush_took_along(source, std::iter::empty());
+        }
+    }
+
     fn latch_all_exposed(&mut self, source: &DiskError) {
         for number in (0..self.logs.len()).map(LogNumber) {
             if self.logs[number.0].is_exposed() {
@@ -406,9 +413,7 @@ impl<D: Disk> Shard<D> {
                     self.siblings.removal.note_use(true);
                 }
                 log.successor = Successor::Failed(Unprepared::Disk(source.clone()), self.now.boot_ns);
-                if source.is_failed_flush() {
-                    self.latch_what_a_flush_took_along(&source, std::iter::empty());
-                }
+                self.heed_disk_failure(&source);
             }
             Err(PrepareError::Manifest(error)) => {
                 tracing::warn!(log = %log.id, %error, "the manifest did not take the next segment");

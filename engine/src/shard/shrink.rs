@@ -100,6 +100,7 @@ impl<D: Disk> Shard<D> {
     pub(super) fn settle_cut(&mut self, result: Result<(), strandline_disk::DiskError>) {
         if let Err(error) = result {
             tracing::warn!(%error, "what a shrunk segment does not use stays with it");
+            self.heed_disk_failure(&error);
         }
         self.end_shrinking();
     }

@@ -8,7 +8,7 @@ use crate::format::manifest::Edit;
 use crate::log::{Log, Queued, Successor};
 use crate::pending::Answer;
 use std::collections::{BTreeMap, VecDeque};
-use strandline_disk::{Disk, DiskError, Verb as Kind};
+use strandline_disk::{Disk, DiskError};
 
 /// A verb that waits for its turn.
 pub(super) struct WaitingVerb {
@@ -163,13 +163,9 @@ impl<D: Disk> Shard<D> {
 
     /// What a verb's failure took along, in this shard and in others, is latched before the verb is answered.
     pub(super) fn heed_failure<T>(&mut self, result: &Result<T, VerbError>) {
-        let is_write =
-            |source: &DiskError| matches!(source.verb, Kind::Write | Kind::Sync | Kind::SyncDirectory | Kind::Barrier);
         match result {
             Err(VerbError::Manifest(error)) => self.latch_what_the_manifest_took_along(error),
-            Err(VerbError::Disk(source)) if is_write(source) => {
-                self.latch_what_a_flush_took_along(source, std::iter::empty());
-            }
+            Err(VerbError::Disk(source)) => self.heed_disk_failure(source),
             _ => {}
         }
     }

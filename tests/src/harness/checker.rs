@@ -201,7 +201,11 @@ pub fn files_are_explained(disk: &Disk, strays: &[String]) -> Checked {
     }
     for segment in disk.segments() {
         let there = disk.bytes(&segment.path).is_some();
-        ensure(there, PROMISE, || format!("the manifest names {} and it is not there", segment.path))?;
+        let gone = || {
+            let released = &disk.state().released;
+            format!("the manifest names {} and it is not there: {:?}, {released:?}", segment.path, segment.record)
+        };
+        ensure(there, PROMISE, gone)?;
     }
     Ok(())
 }

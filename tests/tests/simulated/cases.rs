@@ -56,7 +56,7 @@ impl Operation {
     }
 
     pub fn is(&self, verb: Verb) -> bool {
-        self.word(1) == format!("{verb:?}")
+        self.word(1) == format!("{verb:?}") || (verb == Verb::Write && self.word(1) == "DurableWrite")
     }
 
     pub fn is_any(&self, verbs: &[Verb]) -> bool {

@@ -368,3 +368,34 @@ fn a_segment_that_was_rewritten_while_a_flush_failed_does_not_take_the_place_of_
     }
     assert!(fired > 0, "no flush failed");
 }
+
+/// Found by a durable write that failed below a store on the real ring: it made the next segment of one log, and took along what another log
+/// had written. The file comes out of the pool, so that its header is written durably; that is the first write to it.
+#[test]
+fn a_durable_write_that_fails_in_the_making_of_a_segment_takes_along_what_other_logs_have_written() {
+    let written = Step::AppendAt { log: 1, batches: 1, records: 2, bytes: 300, level: Level::Written };
+    let fill = Step::Append { log: 0, batches: 1, records: 2, bytes: 5_500 };
+    let used: Vec<Step> = (0..40).flat_map(|_| [fill, Step::Answer]).collect();
+    let mut fired = 0;
+    for segment in 4..8 {
+        let mut machine = opened(16, 2);
+        machine.run(&used).expect("appends");
+        machine.run(&[ask(Ask::Trim(At::Back(2))), Step::Idle]).expect("files for the pool");
+        machine.tolerant = true;
+        machine.world.inject(Fault {
+            when: When::VerbOnPath(Kind::DurableWrite, format!("t0-r0-s{segment}/")),
+            what: What::FailedSyncDropsDevice,
+            times: Times::Once,
+        });
+        for _ in 0..60 {
+            machine.run(&[fill, written, Step::Turn(1)]).expect("appends");
+        }
+        machine.run(&[append(1), Step::Answer]).expect("answers");
+        fired += machine.world.faults_fired();
+        machine.world.clear_faults();
+        machine.tolerant = false;
+        let cut = Step::PowerFailure { loss: Loss::DropAll, again_after: None };
+        machine.apply(cut).unwrap_or_else(|text| panic!("segment {segment}: {text}"));
+    }
+    assert!(fired > 0, "no write failed");
+}

@@ -64,8 +64,8 @@ impl What {
     fn fits(&self, verb: Verb, durable: bool) -> bool {
         match self {
             What::Errno(_) | What::Delay(_) => true,
-            What::Short => matches!(verb, Verb::Read | Verb::Write),
-            What::Nothing | What::Misdirected => verb == Verb::Write,
+            What::Short => verb == Verb::Read || verb.is_a(Verb::Write),
+            What::Nothing | What::Misdirected => verb.is_a(Verb::Write),
             What::FailedSyncDropsDirty | What::FailedSyncDropsDevice => {
                 matches!(verb, Verb::Sync | Verb::Barrier) || durable
             }
@@ -121,10 +121,10 @@ impl Armed {
     fn count(&mut self, verb: Verb, path: &str) -> bool {
         let (counts, first) = match &self.fault.when {
             When::KthOperation(k) => (verb != Verb::Sleep, *k),
-            When::KthOf(wanted, k) => (verb == *wanted, *k),
-            When::Verb(wanted) => return verb == *wanted,
+            When::KthOf(wanted, k) => (verb.is_a(*wanted), *k),
+            When::Verb(wanted) => return verb.is_a(*wanted),
             When::PathContains(part) => return verb != Verb::Sleep && path.contains(part),
-            When::VerbOnPath(wanted, part) => return verb == *wanted && path.contains(part),
+            When::VerbOnPath(wanted, part) => return verb.is_a(*wanted) && path.contains(part),
         };
         self.counted += u64::from(counts);
         counts && if self.fault.times == Times::Once { self.counted == first } else { self.counted >= first }
