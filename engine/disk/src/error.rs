@@ -123,7 +123,7 @@ impl DiskError {
     pub fn is_failed_flush(&self) -> bool {
         match self.verb {
             Verb::Sync | Verb::SyncDirectory | Verb::Barrier => true,
-            Verb::DurableWrite => false,
+            Verb::DurableWrite => !self.is_full(),
             _ => false,
         }
     }
