@@ -66,7 +66,7 @@ impl Host {
 
 /// What the directory for temporary files is on.
 fn file_system() -> String {
-    match rustix::fs::statfs(&std::env::temp_dir()).map(|stat| stat.f_type as u64) {
+    match rustix::fs::statfs(std::env::temp_dir()).map(|stat| stat.f_type as u64) {
         Ok(0xef53) => "ext4".to_owned(),
         Ok(0x5846_5342) => "xfs".to_owned(),
         Ok(0x9123_683e) => "btrfs".to_owned(),
