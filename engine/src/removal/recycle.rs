@@ -62,6 +62,8 @@ pub(super) async fn destroy<D: Disk>(
     Recyclable { place, blocks, destroyed }: &Recyclable,
 ) -> Result<Spare, DiskError> {
     if let Some(spare) = destroyed {
+        // It was read, which does not mean that it is durable.
+        write_header_apart(disk, &place.file, &spare_header(store, segment, *spare)).await?;
         return Ok(*spare);
     }
     let Blocks { size, written_to } = *blocks;
@@ -71,8 +73,16 @@ pub(super) async fn destroy<D: Disk>(
         transfer::sync(disk, &place.file).await?;
     }
     let spare = Spare { size, uid: Uid(disk.random()) };
-    write_header(disk, &place.file, &spare_header(store, segment, spare)).await?;
+    write_header_apart(disk, &place.file, &spare_header(store, segment, spare)).await?;
     Ok(spare)
+}
+
+/// Writes the header block of a file that nobody needs any more, and syncs it. A block that cannot be written is a failed write then, which
+/// concerns nobody else, and no failed flush.
+async fn write_header_apart<D: Disk>(disk: &D, file: &File, header: &SegmentHeader) -> Result<(), DiskError> {
+    let buffer: Buffer = transfer::buffer_of(disk, &header.encode()).await;
+    transfer::write(disk, file, buffer, Position(0), false).await.1?;
+    transfer::sync(disk, file).await
 }
 
 /// Gives a file whose header says `spare` its place in the pool. It is durable when both directories have been synced, which comes before the
@@ -127,7 +137,7 @@ pub async fn write_header<D: Disk>(disk: &D, file: &File, header: &SegmentHeader
 ///
 /// # Errors
 /// What the disk answered.
-pub(super) async fn pool<D: Disk>(disk: &D) -> Result<Directory, DiskError> {
+pub async fn pool<D: Disk>(disk: &D) -> Result<Directory, DiskError> {
     let name = Name::new(layout::SPARE_DIRECTORY).expect("a plain name");
     transfer::open_directory(disk, &disk.root(), &name).await
 }

@@ -102,7 +102,8 @@ impl<D: Disk> Shard<D> {
             }
             Err(error) => {
                 tracing::warn!(log = %log.id, %error, "the log cannot go on yet");
-                log.heals &= !error.is_failed_flush(); // What is there then only the next open knows.
+                // What a flush took along only the next open knows. A full disk takes nothing.
+                log.heals &= error.is_full() || !error.is_failed_flush();
                 return self.heed_disk_failure(&error);
             }
         };

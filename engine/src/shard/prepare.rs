@@ -212,8 +212,11 @@ impl<D: Disk> Plan<D> {
             Err(error) if error.errno != Errno::EXIST => return Err(error),
             Err(_) => {}
         }
-        // Left over from a process that died before the manifest knew the segment.
+        // Left over from a process that died before the manifest knew the segment, or from an attempt that failed, and took it from the pool:
+        // what is built here must not go back there at a power cut.
         let directory = transfer::open_directory(&self.disk, &root, &name).await?;
+        let pool = recycle::pool(&self.disk).await?;
+        self.syncs.pool.sync(&self.disk, &pool).await?;
         let file_name = layout::data_file_name(Generation(0));
         match transfer::open(&self.disk, &directory, &file_name, OpenFile::Existing, Access::Auto).await {
             Err(error) if error.is_absent() => return Ok(Some(directory)),

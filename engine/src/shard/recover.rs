@@ -131,6 +131,9 @@ impl<D: Disk> Recovery<'_, D> {
                 log.end = end;
                 let sentence = format!("segment {id} was found damaged before; it is kept as it is");
                 recovered.report.damaged.push(sentence);
+                if next.is_none() {
+                    self.note_stamps_of_fenced(log, &mut closed).await;
+                }
                 log.closed.push_back(closed);
             }
             Stage::Live(_) => {
@@ -157,6 +160,18 @@ impl<D: Disk> Recovery<'_, D> {
                     leave_unread(&mut recovered.log, &id, source);
                 }
             }
+        }
+    }
+
+    /// The manifest does not say how late the batches of a damaged segment are, and where it is the newest the next append goes by that.
+    /// One that cannot be read says nothing.
+    async fn note_stamps_of_fenced(&self, log: &mut Log<Admitted>, closed: &mut Closed) {
+        match closed.load(self.disk).await {
+            Ok(loaded) => {
+                note_store_time(log, loaded.store_times_ms.1);
+                closed.loaded = Some(Rc::new(loaded));
+            }
+            Err(error) => tracing::warn!(segment = %closed.id, %error, "how late a damaged segment is cannot be read"),
         }
     }
 

@@ -89,6 +89,9 @@ impl<D: Disk> Shard<D> {
                 let source = match error {
                     RouseError::Disk(source) => {
                         self.heed_disk_failure(&source);
+                        if source.is_failed_flush() {
+                            self.latch_now(number, &source); // It is not tried again: the next open looks.
+                        }
                         source
                     }
                     RouseError::Manifest(error) => {

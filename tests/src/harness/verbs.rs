@@ -310,7 +310,11 @@ impl Machine {
         let Some(answer) = self.ask_and_wait(log, verb, Vec::new(), asked)? else { return Ok(()) };
         let right = match &answer {
             Ok(()) => true, // Its age may have sealed it meanwhile.
-            Err(VerbError::NotSealed { .. } | VerbError::NoSuchSegment { .. }) => segment.state != SegmentState::Sealed,
+            Err(VerbError::NotSealed { .. }) => segment.state != SegmentState::Sealed,
+            // One that lies before the start goes when nobody reads it any more.
+            Err(VerbError::NoSuchSegment { .. }) => {
+                segment.state != SegmentState::Sealed || segment.end <= info.bounds.start
+            }
             Err(_) => self.tolerant,
         };
         ensure(right, "the index of a sealed segment can be built again", || format!("{answer:?}: {info:?}"))

@@ -269,6 +269,28 @@ fn use_spares(machine: &mut Machine) -> Checked {
     machine.apply(Step::PowerFailure { loss: Loss::DropAll, again_after: None })
 }
 
+/// A step of using a file again fails once, when its directory has its new name. The next attempt builds in that directory. There is one spare
+/// file: whoever uses another syncs the pool.
+#[test]
+fn a_directory_that_a_failed_attempt_took_from_the_pool_does_not_go_back_there() {
+    let mut fired = 0;
+    for verb in [Verb::OpenDirectory, Verb::Open, Verb::Read, Verb::DurableWrite] {
+        for segment in 3..9 {
+            let mut machine = recycled(18, Config { spare_bytes_max: 64 << 10, ..small() });
+            machine.tolerant = true;
+            let when = When::VerbOnPath(verb, format!("t0-r0-s{segment}"));
+            machine.world.inject(Fault { when, what: What::Errno(Errno::NOSPC), times: Times::Once });
+            fill(&mut machine).expect("appends");
+            fired += machine.world.faults_fired();
+            machine.world.clear_faults();
+            machine.tolerant = false;
+            let cut = Step::PowerFailure { loss: Loss::DropAll, again_after: None };
+            machine.apply(cut).unwrap_or_else(|violation| panic!("{verb:?}, segment {segment}: {violation}"));
+        }
+    }
+    assert!(fired > 4, "{fired} faults");
+}
+
 #[test]
 fn filling_ahead_that_fails_leaves_nothing_behind_and_segments_make_their_own() {
     for verb in [Verb::CreateDirectory, Verb::Open, Verb::Allocate, Verb::Write] {

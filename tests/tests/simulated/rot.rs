@@ -182,6 +182,27 @@ fn rot_below_the_durable_end_of_the_active_segment_fences_it_and_the_log_goes_on
     }
 }
 
+/// The manifest does not say how late the batches of a damaged segment are.
+#[test]
+fn store_times_do_not_go_backwards_behind_a_damaged_segment_that_was_opened_again() {
+    let mut machine = Machine::new(5, looked_at());
+    machine.open().expect("an open");
+    machine
+        .run(&[Step::OpenLog(0), Step::Answer, Step::Jump(180_000), append(0, 7, 700), Step::Idle])
+        .expect("appends");
+    machine.kill().expect("a kill");
+    let (at, _) = batches(&machine, "t0-r0-s0/data.0")[3];
+    machine.world.rot("t0-r0-s0/data.0", at.0 + 20, 1);
+    assert!(!reopen(&mut machine).damaged.is_empty());
+    machine.kill().expect("a kill");
+    machine.world.jump_clock(-180_000);
+    reopen(&mut machine);
+    machine.run(&[Step::OpenLog(0), Step::Answer, append(0, 1, 700), Step::Answer, Step::Idle]).expect("an append");
+    let before = batches(&machine, "t0-r0-s0/data.0").last().expect("intact ones").1.store_time_ms;
+    let behind = batches(&machine, "t0-r0-s1/data.0").first().expect("the append").1.store_time_ms;
+    assert!(behind >= before, "{behind} behind {before}");
+}
+
 #[test]
 fn cr_05_a_file_cut_anywhere_in_its_last_batch_ends_after_the_one_before_it() {
     let mut machine = Machine::new(4, looked_at());
