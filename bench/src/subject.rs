@@ -12,7 +12,7 @@ pub use expiry::Expiry;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-pub use strandline::config::Removal;
+pub use strandline::config::{Preallocate, Removal};
 use strandline::{
     AppendError, Batch, Counters, Log, LogOptions, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic,
 };

@@ -4,6 +4,7 @@ mod append_latency;
 mod append_throughput;
 mod beside;
 mod expire_many;
+mod fallback;
 mod idle;
 mod levels;
 mod many_logs;
@@ -75,6 +76,8 @@ pub enum Scenario {
     SteadyState,
     /// Directories that no log knows.
     Orphans,
+    /// Segments that no pool has files for.
+    Fallback,
 }
 
 /// How large.
@@ -140,7 +143,7 @@ pub struct Context<'a> {
 
 impl Scenario {
     /// All of them, in the order in which they run.
-    pub const ALL: [Scenario; 15] = [
+    pub const ALL: [Scenario; 16] = [
         Scenario::AppendLatency,
         Scenario::AppendThroughput,
         Scenario::OpenLoop,
@@ -156,6 +159,7 @@ impl Scenario {
         Scenario::ExpireMany,
         Scenario::SteadyState,
         Scenario::Orphans,
+        Scenario::Fallback,
     ];
 
     /// Whether a run without arguments has it.
@@ -170,6 +174,7 @@ impl Scenario {
                 | Scenario::ExpireMany
                 | Scenario::SteadyState
                 | Scenario::Orphans
+                | Scenario::Fallback
         )
     }
 
@@ -191,6 +196,7 @@ impl Scenario {
             Scenario::ExpireMany => "expire-many",
             Scenario::SteadyState => "steady-state",
             Scenario::Orphans => "orphans",
+            Scenario::Fallback => "fallback",
         }
     }
 
@@ -212,6 +218,7 @@ impl Scenario {
             Scenario::ExpireMany => expire_many::ABOUT,
             Scenario::SteadyState => steady_state::ABOUT,
             Scenario::Orphans => orphans::ABOUT,
+            Scenario::Fallback => fallback::ABOUT,
         }
     }
 
@@ -235,6 +242,7 @@ impl Scenario {
             Scenario::ExpireMany => vec![expire_many::CASE],
             Scenario::SteadyState => steady_state::CASES.iter().map(|case| case.name).collect(),
             Scenario::Orphans => vec![orphans::CASE, orphans::CASE_UNDER_LOAD],
+            Scenario::Fallback => fallback::CASES.iter().map(|case| case.name).collect(),
         }
     }
 
@@ -267,6 +275,7 @@ impl Scenario {
             Scenario::ExpireMany => expire_many::run(context),
             Scenario::SteadyState => steady_state::run(context),
             Scenario::Orphans => orphans::run(context),
+            Scenario::Fallback => fallback::run(context),
         }
     }
 }

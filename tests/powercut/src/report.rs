@@ -114,8 +114,11 @@ impl Report {
     }
 }
 
-/// The commit that was built, with a plus where something was changed since.
+/// The commit: `STRANDLINE_COMMIT` where that is set, else that of the directory, with a plus where something was changed since.
 pub fn commit() -> String {
+    if let Ok(commit) = std::env::var("STRANDLINE_COMMIT") {
+        return commit;
+    }
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
