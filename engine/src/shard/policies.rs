@@ -272,8 +272,8 @@ impl<D: Disk> Clerk<D> {
         let result = audit.note(&self.disk, self.config.audit_bytes, record).await;
         self.waiting.audit.replace(audit);
         let error = result.err()?;
-        if error.is_failed_flush() && !error.is_full() {
-            self.tell_all_shards(&error);
+        if error.is_failed_flush() {
+            self.siblings.note_failed_flush(&error);
         }
         tracing::error!(%error, "the audit log could not be written: the line is kept for the next time");
         Some(error)

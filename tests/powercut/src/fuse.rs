@@ -5,9 +5,19 @@ use rustix::mount::{UnmountFlags, unmount};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Answers that are held back keep a thread each.
 const THREADS: usize = 8;
+
+/// A temporary directory for a run: in memory where there is some.
+///
+/// # Errors
+/// It cannot be made.
+pub fn place() -> io::Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }
+}
 
 /// What is mounted. Whoever uses it must be gone before it is.
 #[derive(Debug)]

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 /// What to do, as a file tells the process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Job {
+pub struct Job<T = Task> {
     /// The store's directory.
     pub root: PathBuf,
-    /// The clock of the disk it is on.
+    /// The clock of what it is on.
     pub clock: PathBuf,
     /// Where the answer goes.
     pub answer: PathBuf,
     /// The store's configuration.
     pub shape: Shape,
     /// What exactly.
-    pub task: Task,
+    pub task: T,
 }
 
 /// A kind of job.

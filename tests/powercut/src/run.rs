@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::cut::{Cutter, Event, Left, MODES, Mode};
 use crate::disk::{Disk, Recorded};
 use crate::error::{Trouble, system};
+use crate::fuse;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::job::{Again, Checked, Job, Task, Worked, save};
@@ -59,9 +60,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// There is no FUSE, or mounting is not for us.
     pub fn new(options: &'a Options, interrupt: Interrupt) -> Result<Run<'a>, Trouble> {
-        let memory = Path::new("/dev/shm");
-        let place = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-        let place = place.map_err(system("a temporary directory"))?;
+        let place = fuse::place().map_err(system("a temporary directory"))?;
         for name in ["disks", "mounted"] {
             std::fs::create_dir(place.path().join(name)).map_err(system("a directory to mount at"))?;
         }

@@ -6,25 +6,12 @@ use super::{load, look};
 use crate::error::{Trouble, system};
 use crate::job::{load, save};
 use crate::server::lock;
-use crate::shape::Shape;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 
-/// What to do, as a file tells the process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Job {
-    /// The store's directory.
-    pub root: PathBuf,
-    /// Its events are how often the fault has struck.
-    pub clock: PathBuf,
-    /// Where the answer goes.
-    pub answer: PathBuf,
-    /// The store's configuration.
-    pub shape: Shape,
-    /// What exactly.
-    pub task: Task,
-}
+/// What to do, as a file tells the process. The events of its clock are how often the fault has struck.
+pub type Job = crate::job::Job<Task>;
 
 /// A kind of job.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -11,10 +11,11 @@ use super::tree::{Loss, Tree};
 use crate::child::{self, Errand, Outcome};
 use crate::clock::Clock;
 use crate::error::{Trouble, system};
+use crate::fuse;
 use crate::interrupt::Interrupt;
 use crate::random::Random;
 use crate::shape::{Io, Shape, Sync};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -58,9 +59,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// There is no FUSE, or mounting is not for us.
     pub fn new(options: &'a Options, interrupt: Interrupt) -> Result<Run<'a>, Trouble> {
-        let memory = Path::new("/dev/shm");
-        let place = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-        let place = place.map_err(system("a temporary directory"))?;
+        let place = fuse::place().map_err(system("a temporary directory"))?;
         let point = place.path().join("mounted");
         std::fs::create_dir(&point).map_err(system("a directory to mount at"))?;
         let server = Server::start(&point).map_err(system("mounting FUSE: this needs root"))?;
