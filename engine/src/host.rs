@@ -82,6 +82,53 @@ impl Unanswered for HostStandings {
     }
 }
 
+/// What a host answers of a segment that it was to forget: a closed set. Only after the first two its bytes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// Its list has it no more, durably.
+    Ok,
+    /// Its list did not have it: an earlier pass was cut short.
+    NoSuchSegment,
+    /// Its topic is moving.
+    Migrating,
+    /// It takes appends, as the host sees it.
+    SegmentActive,
+    /// Anything else.
+    Other {
+        /// What it says.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Forgotten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Forgotten::Ok => "forgotten",
+            Forgotten::NoSuchSegment => "not in the list",
+            Forgotten::Migrating => "migrating",
+            Forgotten::SegmentActive => "active",
+            Forgotten::Other { reason } => reason,
+        })
+    }
+}
+
+/// Why a host cannot forget segments now. Whether it forgot some of them is not known: their bytes stay, and it is asked again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct ForgetFailed {
+    /// What it says.
+    pub reason: String,
+}
+
+/// What became of each segment that was to be forgotten, where the host keeps the list; `None` where the store does.
+pub type HostForgotten = Result<Option<Vec<(SegmentId, Forgotten)>>, ForgetFailed>;
+
+impl Unanswered for HostForgotten {
+    fn unanswered() -> Self {
+        Err(ForgetFailed { reason: "the host let go of the question without an answer".to_owned() })
+    }
+}
+
 /// A host that keeps the list of segments itself.
 pub trait Host: Send + Sync {
     /// The store is about to make this segment: ahead of a roll, for a new log, or, once more, for what a truncation rewrites. The host answers when
@@ -97,9 +144,18 @@ pub trait Host: Send + Sync {
 
     /// How these segments stand with the host, each of them: what it does not know may be removed as an orphan, so an answer that it is
     /// not sure of is an error, and one segment that is left out makes it none. Of segments that are due to expire it is asked too: those
-    /// go that it knows or does not know any more, and the others stay. No segments are asked about to learn who keeps the list.
+    /// that it knows it is then to [`Host::forget`], those that it does not know any more go, and the others stay. No segments are asked about to learn who keeps the list.
     /// The default leaves it to the store's manifest. Answered from any thread; called on a sweeper's.
     fn lookup(&self, segments: &[SegmentId], answer: Answer<HostStandings>) {
+        let _ = segments;
+        answer.give(Ok(None));
+    }
+
+    /// These segments have expired. The host strikes them from its list and answers of each when that is durable; only then the store forgets
+    /// them too, and their bytes go. Those of one log stand together, the oldest first: behind one that the host keeps it keeps the rest of
+    /// that log. One that is left out, and all of them after an error or a late answer, keep their bytes, and are asked about again. A host that
+    /// answers [`Host::lookup`] must answer this: while it does not, nothing expires. Answered from any thread; called on a sweeper's.
+    fn forget(&self, segments: &[SegmentId], answer: Answer<HostForgotten>) {
         let _ = segments;
         answer.give(Ok(None));
     }

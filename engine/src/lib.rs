@@ -31,7 +31,10 @@ pub use config::{Config, DirectIo, LogOptions, Preallocate, Removal, SmallCommit
 pub use error::{
     AppendError, CloseError, Latch, LogError, OpenError, OrphanError, Overloaded, PolicyError, ReadError, VerbError,
 };
-pub use host::{BindingsUnavailable, Host, HostBindings, HostStandings, LookupFailed, Refusal, SharedHost, Standing};
+pub use host::{
+    BindingsUnavailable, ForgetFailed, Forgotten, Host, HostBindings, HostForgotten, HostStandings, LookupFailed,
+    Refusal, SharedHost, Standing,
+};
 pub use id::{LogId, Offset, RangeNumber, Topic};
 pub use log::shared::Bounds;
 pub use log::{Level, Receipt};

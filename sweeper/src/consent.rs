@@ -1,7 +1,8 @@
 //! Consent: where a host keeps the list of segments, what is due goes only if it may by that list. A retention pass asks before it carries
-//! anything out, about all that is due, and only then does the store forget.
+//! anything out, about all that is due; then the host forgets, and only then the store.
 
 use crate::decide::{AuthorityError, Planned, Standing};
+use crate::forgetting::Forgetting;
 use crate::host::ask;
 use crate::reply::Refused;
 use std::collections::HashMap;
@@ -36,6 +37,14 @@ impl Consent {
             }
         }
         Consent::Host(standings)
+    }
+
+    /// Has the host forget what goes and it still knows. A store that keeps the list by itself has nobody to tell.
+    pub(crate) fn forget(&self, store: &Store, going: &[Planned], deadline: Instant) -> Forgetting {
+        let Consent::Host(standings) = self else { return Forgetting::default() };
+        let going = going.iter().map(|planned| &planned.segment);
+        let known = going.filter(|segment| standings.get(segment) == Some(&Standing::Known));
+        Forgetting::of(store, known.cloned().collect(), deadline)
     }
 
     /// Whether a segment may go.

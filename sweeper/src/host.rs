@@ -3,8 +3,9 @@
 use crate::decide::{AuthorityError, Standing};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Instant;
-use strandline::Store;
 use strandline::id::SegmentId;
+use strandline::pending::Pending;
+use strandline::{Forgotten, Store};
 
 /// A host that keeps the list of segments.
 pub(crate) struct HostKeeps<'a> {
@@ -28,17 +29,29 @@ pub(crate) fn ask(
     deadline: Instant,
 ) -> Result<Option<Vec<(SegmentId, Standing)>>, AuthorityError> {
     let Some(pending) = store.ask_host(page) else { return Ok(None) };
+    answer_of(pending, deadline)?.map_err(|failed| no_answer(failed.reason))
+}
+
+/// Has the host forget segments. `None` when the store keeps the list.
+pub(crate) fn forget(
+    store: &Store,
+    page: &[SegmentId],
+    deadline: Instant,
+) -> Result<Option<Vec<(SegmentId, Forgotten)>>, AuthorityError> {
+    let Some(pending) = store.have_host_forget(page) else { return Ok(None) };
+    answer_of(pending, deadline)?.map_err(|failed| no_answer(failed.reason))
+}
+
+fn answer_of<T: Send + 'static>(pending: Pending<T>, deadline: Instant) -> Result<T, AuthorityError> {
     let (give, given) = sync_channel(1);
     // Whoever answers too late is heard by nobody.
     pending.on_ready(move |answer| drop(give.try_send(answer)));
-    let answer =
-        given.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| match error {
-            RecvTimeoutError::Timeout => no_answer("its time was up"),
-            RecvTimeoutError::Disconnected => no_answer("it let go of the question"),
-        })?;
-    answer.map_err(|failed| no_answer(failed.reason))
+    given.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| match error {
+        RecvTimeoutError::Timeout => no_answer("its time was up"),
+        RecvTimeoutError::Disconnected => no_answer("it let go of the question"),
+    })
 }
 
-fn no_answer(reason: impl Into<String>) -> AuthorityError {
+pub(crate) fn no_answer(reason: impl Into<String>) -> AuthorityError {
     AuthorityError { reason: reason.into() }
 }

@@ -4,10 +4,12 @@
 
 mod bell;
 pub mod clock;
+pub mod confirmed;
 mod consent;
 pub mod decide;
 mod entries;
 mod explain;
+mod forgetting;
 mod host;
 mod kept;
 mod limits;
@@ -17,6 +19,7 @@ pub mod pass;
 pub mod pins;
 pub mod reply;
 pub mod report;
+mod resting;
 pub mod schedule;
 pub mod stopping;
 mod supervisor;

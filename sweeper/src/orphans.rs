@@ -3,6 +3,7 @@
 //! Nothing is decided here, and nothing is removed here: the store looks once more, records what it gives up, and lets it wait in the trash.
 
 use crate::clock::SharedClock;
+use crate::confirmed::Confirmed;
 use crate::decide::{
     self, Answers, Attempts, Authority, Brake, DirectoryName, Explained, HeldOrphan, Inquiry, LiveSet, Mode, Now,
     Reading, Ready, Reported, ReviewLimits, Sightings, Skipped, Survey, WhyHeld,
@@ -10,13 +11,14 @@ use crate::decide::{
 use crate::entries::{self, Seen};
 use crate::host::{HostKeeps, ask};
 use crate::metrics::OrphanCounts;
+use crate::resting::Resting;
 use crate::stopping::Stopping;
 use crate::worker::Pass;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::time::{Duration, Instant};
 use strandline::id::{SegmentId, Uid};
-use strandline::{DiskError, GivenUp, LetGo, ListedSegments, OrphanError, Store};
+use strandline::{DiskError, GivenUp, LetGo, ListedSegments, OrphanError, Removed, Store};
 
 /// What a pass may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,11 +117,21 @@ pub struct OrphanReport {
     pub budget_spent: bool,
     /// What became of orphans whose hold was over.
     pub let_go: LetGo,
+    /// How many of them could not be removed and are left alone for a while.
+    pub resting: usize,
+    /// How removal goes: its rate, what waits for it, and how often appends held it back, since the store was opened.
+    pub removal: Removed,
     /// The worker was stopped: what it had not begun with stays.
     pub stopped: bool,
 }
 
 impl OrphanReport {
+    /// The names of what the brake stopped, for an operator to look at and to confirm.
+    pub fn braked(&self) -> impl Iterator<Item = &DirectoryName> {
+        let braked = self.held.iter().filter(|held| matches!(held.why, WhyHeld::Braked(_)));
+        braked.map(|held| &held.candidate.name)
+    }
+
     /// How many directories there are for each reason, for metrics: the reasons are a closed set.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, usize> {
@@ -141,11 +153,12 @@ impl OrphanReport {
             ("known", self.known),
             ("young", self.young),
             ("undecided", self.undecided.len()),
-            ("removed", self.given_up.len()),
+            ("given_up", self.given_up.len()),
             ("failed", self.failures.len()),
             ("left_out", self.left_out),
             ("gone", self.let_go.gone.len()),
             ("kept_in_trash", self.let_go.kept.len()),
+            ("resting_in_trash", self.resting),
         ]);
         held.chain(reported).for_each(|reason| *counts.entry(reason).or_default() += 1);
         counts
@@ -206,6 +219,8 @@ pub struct OrphanSweep {
     clock: SharedClock,
     sightings: Sightings,
     attempts: Attempts,
+    confirmed: Confirmed,
+    resting: Resting,
     stopping: Stopping,
 }
 
@@ -213,7 +228,15 @@ impl OrphanSweep {
     /// Begins with a guard of the clock that was made when the store was opened.
     pub fn new(clock: impl Into<SharedClock>) -> OrphanSweep {
         let (sightings, attempts) = (Sightings::default(), Attempts::default());
-        OrphanSweep { clock: clock.into(), sightings, attempts, stopping: Stopping::default() }
+        let (confirmed, stopping) = (Confirmed::default(), Stopping::default());
+        let resting = Resting::default();
+        OrphanSweep { clock: clock.into(), sightings, attempts, confirmed, resting, stopping }
+    }
+
+    /// Where an operator says what of it may go that the brake stopped.
+    #[must_use]
+    pub fn confirmed(&self) -> &Confirmed {
+        &self.confirmed
     }
 
     /// The guard of the clock, for an operator who confirms the time.
@@ -253,6 +276,7 @@ impl OrphanSweep {
         };
         let found = decide::candidates(&entries, &now, &survey, &self.attempts).map_err(Skipped::from)?;
         let explained = list.explain(&HostKeeps { store, deadline, at_once: limits.asked_at_once }, &found)?;
+        self.sightings.confirm(&self.confirmed.take());
         let review = decide::review(&explained.unexplained, &self.sightings, &self.attempts, &limits.review);
         let names: HashSet<&DirectoryName> = entries.iter().map(|entry| &entry.name).collect();
         self.attempts.retain(|name| names.contains(name));
@@ -272,9 +296,13 @@ impl OrphanSweep {
             left_out: found.left_out + review.left_out,
             brake: review.brake,
             let_go: LetGo::default(),
+            resting: 0,
+            removal: Removed::default(),
             stopped: false,
         };
         self.carry_out(store, review.ready, &list, (&now, limits), &mut report);
+        self.empty_the_trash(store, (&now, at.boot_ms), &mut report);
+        report.removal = store.counters().removal;
         Ok(report)
     }
 
@@ -309,8 +337,20 @@ impl OrphanSweep {
                 }
             }
         }
-        match store.remove_held_orphans_while(now.ms, || !self.stopping.is_asked()) {
-            Ok(let_go) => report.let_go = let_go,
+    }
+
+    /// Removes what has waited long enough.
+    fn empty_the_trash(&mut self, store: &Store, (now, boot_ms): (&Now, u64), report: &mut OrphanReport) {
+        if report.mode != Mode::Delete {
+            return;
+        }
+        let may_go = |uid| self.resting.is_due(uid, boot_ms);
+        match store.remove_held_orphans_while(now.ms, may_go, || !self.stopping.is_asked()) {
+            Ok(let_go) => {
+                self.resting.note(&let_go, boot_ms);
+                report.resting = self.resting.count(boot_ms);
+                report.let_go = let_go;
+            }
             Err(error) => tracing::warn!(%error, "what waits in the trash was not looked at"),
         }
         report.stopped = self.stopping.is_asked();

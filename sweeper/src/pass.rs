@@ -6,6 +6,7 @@
 use crate::clock::SharedClock;
 use crate::consent::Consent;
 use crate::decide::{self, Planned, Reading, Turn};
+use crate::forgetting::prefix;
 use crate::kept;
 pub use crate::limits::{Limits, Skip};
 use crate::metrics::RetentionCounts;
@@ -53,8 +54,9 @@ impl Sweep {
         let mut plan = decide::plan(&kept.logs, &now, &limits.caps, self.turn.clone());
         let (expire, roll) = (std::mem::take(&mut plan.expire), std::mem::take(&mut plan.roll));
         let mut report = Report { unresolved: kept.unresolved, dry_run: limits.dry_run, ..Report::new(now, &plan) };
-        let consent = Consent::ask(store, &expire, Instant::now() + limits.deadline);
-        let expire = consented(&consent, expire, &mut report);
+        let deadline = Instant::now() + limits.deadline;
+        let consent = Consent::ask(store, &expire, deadline);
+        let expire = prefix(expire, |segment| consent.to(segment), |segment, error| report.note_kept(segment, error));
         if limits.dry_run {
             expire.into_iter().for_each(|planned| report.note_expired(planned));
             report.rolled = roll.into_iter().map(|(segment, _)| segment).collect();
@@ -62,6 +64,9 @@ impl Sweep {
             return Ok(report);
         }
         self.turn = plan.turn;
+        let forgetting = consent.forget(store, &expire, deadline);
+        let expire =
+            prefix(expire, |segment| forgetting.to(segment), |segment, error| report.note_kept(segment, error));
         carry_out_expiries(store, expire, &mut report);
         for (segment, _) in roll {
             match roll_one(store, &segment) {
@@ -70,6 +75,7 @@ impl Sweep {
             }
         }
         set_timers(store, kept.timers, &mut report);
+        report.removal = store.counters().removal;
         Ok(report)
     }
 }
@@ -99,24 +105,6 @@ impl Pass for Sweep {
     }
 }
 
-/// What of a plan the host lets go. Behind one that stays, all of its log does.
-fn consented(consent: &Consent, expire: Vec<Planned>, report: &mut Report) -> Vec<Planned> {
-    let (mut going, mut stopped) = (Vec::new(), None::<LogId>);
-    for planned in expire {
-        if stopped.as_ref() == Some(&planned.segment.log) {
-            continue;
-        }
-        match consent.to(&planned.segment) {
-            Ok(()) => going.push(planned),
-            Err(error) => {
-                stopped = Some(planned.segment.log.clone());
-                report.failures.push(Failure { segment: planned.segment, doing: Doing::Expire, error });
-            }
-        }
-    }
-    going
-}
-
 /// Expires what was planned, oldest first in each log. Behind one that failed its log goes no further: reads never meet a missing middle.
 fn carry_out_expiries(store: &Store, expire: Vec<Planned>, report: &mut Report) {
     let mut stopped: Option<LogId> = None;
@@ -140,7 +128,7 @@ fn carry_out_expiries(store: &Store, expire: Vec<Planned>, report: &mut Report) 
         match answer.map_err(Refused::from) {
             Err(error) if !Reply::of(Err(&error)).is_expired() => {
                 stopped = Some(of_log.clone());
-                report.failures.push(Failure { segment: planned.segment, doing: Doing::Expire, error });
+                report.note_kept(planned.segment, error);
             }
             Ok(()) | Err(_) => report.note_expired(planned),
         }

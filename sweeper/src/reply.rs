@@ -2,7 +2,7 @@
 
 use crate::decide::{AuthorityError, Standing};
 use std::fmt;
-use strandline::VerbError;
+use strandline::{Forgotten, VerbError};
 
 /// Why a segment stays that was to go, or a write head was not sealed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,7 +13,10 @@ pub enum Refused {
     /// How the segment stands with the host that keeps the list: not so that it may go.
     #[error("with the host it is {0}: its bytes stay until it is known there, or unknown")]
     Standing(Standing),
-    /// The host keeps the list, and did not say how the segment stands.
+    /// The host keeps the list, and did not strike the segment from it.
+    #[error("the host did not forget it ({0}): its bytes stay until it does")]
+    Kept(Forgotten),
+    /// The host keeps the list, and did not say how the segment stands, or whether it forgot it.
     #[error("{0}; its bytes stay until it does")]
     Silent(AuthorityError),
 }
@@ -44,8 +47,9 @@ impl Reply {
         match refused {
             Refused::Store(VerbError::NoSuchLog { .. } | VerbError::NoSuchSegment { .. }) => Reply::NoSuchSegment,
             Refused::Store(VerbError::NotSealed { .. }) => Reply::SegmentActive,
-            Refused::Standing(Standing::Migrating) => Reply::Migrating,
-            Refused::Store(_) | Refused::Standing(_) | Refused::Silent(_) => Reply::Other,
+            Refused::Standing(Standing::Migrating) | Refused::Kept(Forgotten::Migrating) => Reply::Migrating,
+            Refused::Kept(Forgotten::SegmentActive) => Reply::SegmentActive,
+            Refused::Store(_) | Refused::Standing(_) | Refused::Kept(_) | Refused::Silent(_) => Reply::Other,
         }
     }
 
@@ -102,6 +106,9 @@ mod tests {
             (Refused::Standing(Standing::Misplaced), Reply::Other),
             (Refused::Standing(Standing::Unroutable), Reply::Other),
             (silent, Reply::Other),
+            (Refused::Kept(Forgotten::Migrating), Reply::Migrating),
+            (Refused::Kept(Forgotten::SegmentActive), Reply::SegmentActive),
+            (Refused::Kept(Forgotten::Other { reason: "it is read only".to_owned() }), Reply::Other),
         ];
         assert_eq!(Reply::of(Ok(&())), Reply::Ok);
         for (refused, reply) in answers.into_iter().chain(of_host) {

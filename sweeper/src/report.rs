@@ -5,7 +5,7 @@ use crate::reply::{Refused, Reply};
 use std::collections::BTreeMap;
 use std::fmt;
 use strandline::id::SegmentId;
-use strandline::{LogId, Topic, VerbError};
+use strandline::{LogId, Removed, Topic, VerbError};
 
 /// What a pass was about to do with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,6 +124,8 @@ pub struct Report {
     pub budget_spent: bool,
     /// Logical bytes that a cap left.
     pub backlog_bytes: u128,
+    /// How removal goes: its rate, what waits for it, and how often appends held it back, since the store was opened.
+    pub removal: Removed,
 }
 
 impl Report {
@@ -143,12 +145,17 @@ impl Report {
             clock_held: plan.clock_held,
             budget_spent: plan.budget_spent,
             backlog_bytes: plan.backlog_bytes,
+            removal: Removed::default(),
         }
     }
 
     pub(crate) fn note_expired(&mut self, planned: Planned) {
         self.per_topic.entry(planned.segment.log.topic.clone()).or_default().add(planned.byte_size);
         self.expired.push(planned);
+    }
+
+    pub(crate) fn note_kept(&mut self, segment: SegmentId, error: Refused) {
+        self.failures.push(Failure { segment, doing: Doing::Expire, error });
     }
 
     /// How many segments expired by which rule.
@@ -233,6 +240,9 @@ impl fmt::Display for Report {
         self.unresolved.iter().try_for_each(|topic| {
             writeln!(f, "topic {topic} is bound to a policy that nobody defined: it holds its data")
         })?;
+        if self.removal != Removed::default() {
+            writeln!(f, "removal: {}", self.removal)?;
+        }
         if self.budget_spent {
             writeln!(f, "{} bytes are left for the next pass, which is due at once", self.backlog_bytes)?;
         }

@@ -2,9 +2,10 @@
 
 use crate::bell::Bell;
 use crate::clock::{self, SharedClock};
+use crate::confirmed::Confirmed;
 use crate::decide::{self, ClockGuard, LogExplained, Mode, SegmentExplained};
 use crate::explain::Asked;
-use crate::orphans::{OrphanLimits, OrphanSweep};
+use crate::orphans::{OrphanLimits, OrphanReport, OrphanSweep};
 use crate::pass::{Limits, Skip, Sweep};
 use crate::pins::PinBoard;
 use crate::supervisor::Supervisor;
@@ -42,6 +43,7 @@ pub struct Sweeper {
     pins: PinBoard,
     retention: Worker<Sweep>,
     orphans: Option<Worker<OrphanSweep>>,
+    confirmed: Confirmed,
     /// Stops the workers when it is dropped.
     _supervisor: Supervisor,
 }
@@ -65,8 +67,10 @@ impl Sweeper {
         let mut seen = (store.policies().changes(), store.pressure().risen);
         let sweep = Sweep::new(clock.clone()).with_pins(pins.clone());
         let retention = Worker::new(store.clone(), sweep, schedule.retention, bell.clone());
+        let orphan_sweep = OrphanSweep::new(clock.clone());
+        let confirmed = orphan_sweep.confirmed().clone();
         let orphans = (schedule.orphans.limits.review.mode != Mode::Off)
-            .then(|| Worker::new(store.clone(), OrphanSweep::new(clock.clone()), schedule.orphans, bell.clone()));
+            .then(|| Worker::new(store.clone(), orphan_sweep, schedule.orphans, bell.clone()));
         let mut workers: Vec<Box<dyn Tended>> = vec![Box::new(retention.clone())];
         workers.extend(orphans.iter().map(|worker| Box::new(worker.clone()) as Box<dyn Tended>));
         let (watched, nudged) = (store.clone(), retention.clone());
@@ -78,7 +82,7 @@ impl Sweeper {
             }
         };
         let supervisor = Supervisor::start(workers, bell, look)?;
-        Ok(Sweeper { store, schedule, clock, pins, retention, orphans, _supervisor: supervisor })
+        Ok(Sweeper { store, schedule, clock, pins, retention, orphans, confirmed, _supervisor: supervisor })
     }
 
     /// The worker that makes retention passes. A change of a policy, or a disk that gets shorter of room, nudges it within about a second; a host that keeps the bindings
@@ -110,6 +114,17 @@ impl Sweeper {
     pub fn confirm_time(&self) {
         self.clock.confirm(clock::read());
         self.nudge();
+    }
+
+    /// An operator has looked at the orphans that the brake stopped in the last pass, and says that they are orphans: those go, at the rate of a pass, and no others.
+    /// How many they are.
+    pub fn confirm_orphans(&self) -> usize {
+        let report = self.orphans.as_ref().and_then(|worker| worker.health().last_report);
+        let names: Vec<_> = report.iter().flat_map(OrphanReport::braked).cloned().collect();
+        let count = names.len();
+        self.confirmed.add(names);
+        self.orphans.iter().for_each(Worker::nudge);
+        count
     }
 
     /// What the host holds back.

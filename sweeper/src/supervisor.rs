@@ -180,6 +180,7 @@ mod tests {
         let stage = Stage::new(script, RARELY, Duration::ZERO);
         stage.until(|stage| stage.worker.health().passes == 1);
         assert!(stage.worker.health().last_panicked && !stage.worker.health().is_well());
+        assert!(stage.worker.health().last_pass_at_ms.is_some() && stage.worker.health().last_done_at_ms.is_none());
         for skipped in 1..=2 {
             stage.worker.nudge();
             stage.until(|stage| stage.worker.health().passes == 1 + skipped);

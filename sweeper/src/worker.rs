@@ -20,6 +20,10 @@ const BACKOFF: Duration = Duration::from_millis(100);
 /// And at most.
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
+/// A pass that has been under way for so many intervals, and for so long, hangs.
+const INTERVALS_OVERDUE: u32 = 10;
+const OVERDUE_MIN: Duration = Duration::from_secs(300);
+
 /// A kind of pass.
 pub trait Pass: Send + 'static {
     /// What it is called, in the names of threads and in the log.
@@ -67,8 +71,12 @@ pub struct Every<L> {
 pub struct Health<R, S> {
     /// When its last pass ended, wall ms, whatever it came to.
     pub last_pass_at_ms: Option<u64>,
+    /// When a pass last ended that did its work, wall ms: none that was skipped or panicked.
+    pub last_done_at_ms: Option<u64>,
     /// Since when a pass is under way, wall ms, if one is.
     pub under_way_since_ms: Option<u64>,
+    /// The pass that is under way has been so for ten intervals, and five minutes at least: what it waits for hangs.
+    pub is_overdue: bool,
     /// Passes so far.
     pub passes: u64,
     /// Whether its thread lives. One that does not is started again, later and later.
@@ -82,10 +90,10 @@ pub struct Health<R, S> {
 }
 
 impl<R, S> Health<R, S> {
-    /// Whether the worker lives and the last pass that it tried did its work.
+    /// Whether the worker lives, the last pass that it tried did its work, and one that is under way does not hang.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        self.is_alive && !self.last_panicked && self.last_skip.is_none()
+        self.is_alive && !self.is_overdue && !self.last_panicked && self.last_skip.is_none()
     }
 }
 
@@ -93,6 +101,8 @@ impl<R, S> Default for Health<R, S> {
     fn default() -> Health<R, S> {
         Health {
             last_pass_at_ms: None,
+            last_done_at_ms: None,
+            is_overdue: false,
             under_way_since_ms: None,
             passes: 0,
             is_alive: false,
@@ -108,6 +118,8 @@ struct State<P: Pass> {
     nudged: bool,
     health: Health<P::Report, P::Skip>,
     metrics: Metrics<P::Counts>,
+    /// When the pass began that is under way.
+    began: Option<Instant>,
     /// The causes of skipped passes that were said since one was not skipped.
     said: BTreeSet<&'static str>,
     thread: Option<JoinHandle<()>>,
@@ -126,6 +138,7 @@ impl<P: Pass> Default for State<P> {
             nudged: false,
             health: Health::default(),
             metrics: Metrics::default(),
+            began: None,
             said: BTreeSet::new(),
             thread: None,
             ended: false,
@@ -216,6 +229,7 @@ impl<P: Pass> Tended for Worker<P> {
         if state.stop {
             return None;
         }
+        state.note_overdue(P::NAME, self.0.every.interval, now);
         if state.ended {
             state.ended = false;
             let _ = state.thread.take().map(JoinHandle::join); // It is past everything that takes time.
@@ -247,21 +261,39 @@ impl<P: Pass> State<P> {
         let backoff = BACKOFF.saturating_mul(1 << self.deaths_in_a_row.min(16)).min(BACKOFF_MAX);
         self.deaths_in_a_row = self.deaths_in_a_row.saturating_add(1);
         self.metrics.deaths += 1;
-        (self.health.is_alive, self.health.under_way_since_ms) = (false, None);
+        self.health.is_alive = false;
+        self.note_end();
         self.again_at = now.checked_add(backoff);
         tracing::error!(worker = name, ?backoff, "a worker died; it is started again");
     }
 
+    /// No pass is under way any more.
+    fn note_end(&mut self) {
+        self.began = None;
+        (self.health.under_way_since_ms, self.health.is_overdue) = (None, false);
+    }
+
+    /// Sees a pass that hangs, and says so once. Nothing ends it: what it waits for may have happened.
+    fn note_overdue(&mut self, name: &'static str, interval: Duration, now: Instant) {
+        let took = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+        let is_overdue = took >= interval.saturating_mul(INTERVALS_OVERDUE).max(OVERDUE_MIN);
+        if is_overdue && !std::mem::replace(&mut self.health.is_overdue, true) {
+            tracing::error!(worker = name, ?took, "a pass has not ended: the disk, or the host, does not answer it");
+        }
+    }
+
     fn note_pass(&mut self, passed: Option<Result<P::Report, P::Skip>>, took: Duration) {
-        let health = &mut self.health;
+        self.note_end();
+        let (health, now_ms) = (&mut self.health, clock::read().wall_ms);
         health.passes += 1;
-        health.last_pass_at_ms = Some(clock::read().wall_ms);
-        (health.under_way_since_ms, health.last_panicked) = (None, passed.is_none());
+        health.last_pass_at_ms = Some(now_ms);
+        health.last_panicked = passed.is_none();
         match passed {
             Some(Ok(report)) => {
                 self.metrics.durations.note(took);
                 P::count(&report, &mut self.metrics.counts);
                 self.said.clear();
+                health.last_done_at_ms = Some(now_ms);
                 (health.last_skip, health.last_report) = (None, Some(report));
             }
             Some(Err(skip)) => {
@@ -315,7 +347,9 @@ impl<P: Pass> Shared<P> {
     fn begins(&self) -> bool {
         let mut state = self.state();
         state.nudged = false;
-        state.health.under_way_since_ms = (!state.stop).then(|| clock::read().wall_ms);
+        if !state.stop {
+            (state.health.under_way_since_ms, state.began) = (Some(clock::read().wall_ms), Some(Instant::now()));
+        }
         !state.stop
     }
 
@@ -396,6 +430,31 @@ mod tests {
         });
         let skipped: Vec<_> = state.metrics.skipped.into_iter().collect();
         assert_eq!(skipped, [("inventory", 12), ("policies", 1)]);
+    }
+
+    #[test]
+    fn a_pass_that_hangs_is_not_well_and_said_once_until_it_has_ended() {
+        let (interval, said) = (Duration::from_secs(60), Arc::new(AtomicU64::new(0)));
+        let began = Instant::now();
+        let health = Health { is_alive: true, ..Health::default() };
+        let mut state = State::<Sweep> { began: Some(began), health, ..State::default() };
+        tracing::subscriber::with_default(Ear(said.clone()), || {
+            state.note_overdue("play", interval, began + interval * 10 - Duration::from_millis(1));
+            assert!(state.health.is_well());
+            (0..3).for_each(|second| state.note_overdue("play", interval, began + interval * 10 + interval * second));
+            assert!(!state.health.is_well());
+            assert_eq!(said.load(Ordering::SeqCst), 1);
+            let report = crate::report::Report::new(crate::decide::Now::trusted(1), &crate::decide::Plan::default());
+            state.note_pass(Some(Ok(report)), interval * 12);
+            state.note_overdue("play", interval, began + interval * 20);
+            assert!(state.health.is_well() && state.health.last_done_at_ms.is_some());
+            // However short the interval is, a pass may take some minutes.
+            state.began = Some(began);
+            state.note_overdue("play", Duration::ZERO, began + OVERDUE_MIN - Duration::from_millis(1));
+            assert!(state.health.is_well());
+            state.note_overdue("play", Duration::ZERO, began + OVERDUE_MIN);
+            assert!(!state.health.is_well());
+        });
     }
 
     #[test]

@@ -79,12 +79,14 @@ pub enum Operation {
         /// The bytes from the start of the file.
         length: u64,
     },
-    /// As `Allocate`, as extents that count as written and read as zeros (FALLOC_FL_WRITE_ZEROES), which a drive does by itself. Only
-    /// where the capability report lists `write_zeroes`.
+    /// Preallocates a part of a file, as extents that count as written and read as zeros (FALLOC_FL_WRITE_ZEROES), which a drive does by
+    /// itself; the file is at least as long as its end then. Only where the capability report lists `write_zeroes`.
     WriteZeroes {
         /// The file.
         file: File,
-        /// The bytes from the start of the file.
+        /// Where the part begins, in bytes.
+        from: Position,
+        /// How long it is, in bytes.
         length: u64,
     },
     /// Sets the file's length.

@@ -128,9 +128,10 @@ pub async fn allocate<D: Disk>(disk: &D, file: &File, length: u64) -> Result<(),
     steady(disk, || Operation::Allocate { file: file.clone(), length }).await.map(drop)
 }
 
-/// Preallocates the file up to `length` as written zeros, and sets its length. Only where the capability report lists `write_zeroes`.
-pub async fn write_zeroes<D: Disk>(disk: &D, file: &File, length: u64) -> Result<(), DiskError> {
-    steady(disk, || Operation::WriteZeroes { file: file.clone(), length }).await.map(drop)
+/// Preallocates `length` bytes of the file as written zeros; it is at least as long as their end then. Only where the capability report
+/// lists `write_zeroes`.
+pub async fn write_zeroes<D: Disk>(disk: &D, file: &File, from: Position, length: u64) -> Result<(), DiskError> {
+    steady(disk, || Operation::WriteZeroes { file: file.clone(), from, length }).await.map(drop)
 }
 
 /// Sets the file's length.

@@ -6,6 +6,7 @@ use super::inbox::Inbox;
 use super::latencies::Latencies;
 use super::spares::Spares;
 use crate::id::SegmentId;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -76,6 +77,17 @@ pub struct Removed {
     pub held_back: u64,
     /// Bytes a second at which it goes, or went last.
     pub rate: u64,
+}
+
+impl fmt::Display for Removed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Removed { files, bytes, failures, waiting, resting, held_back, rate } = self;
+        write!(
+            f,
+            "{rate} bytes a second, held back in {held_back} windows; {files} files of {bytes} bytes gone, {waiting} wait, \
+             {resting} of them after a failure ({failures} in all)"
+        )
+    }
 }
 
 impl Done {

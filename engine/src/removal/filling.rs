@@ -41,7 +41,7 @@ pub(super) struct Wanted {
 }
 
 impl Filling {
-    /// Makes the directory and the file, with nothing in it. Where the file system can, as written zeros.
+    /// Makes the directory and the file, with nothing in it.
     ///
     /// # Errors
     /// What the disk answered. What was made of it is taken back, as far as that goes.
@@ -52,7 +52,7 @@ impl Filling {
         if begun.is_err() {
             take_back(disk, &pool, uid).await;
         }
-        let (directory, file, position) = begun?;
+        let ((directory, file), position) = (begun?, Position(0));
         let Wanted { size, segment } = wanted;
         let spare = Spare { size, uid };
         Ok(Filling { spare, segment, pool, directory, file, position, at_burst: commits, at_look: commits })
@@ -74,6 +74,12 @@ impl Filling {
     /// What the disk answered.
     pub(super) async fn burst<D: Disk>(&mut self, disk: &D) -> Result<bool, DiskError> {
         let end = Position(self.spare.size.min(self.position.0 + BURST_BYTES));
+        if disk.capabilities().can_write_zeroes() {
+            // The drive writes them by itself, and a commit waits for it all the same.
+            transfer::write_zeroes(disk, &self.file, self.position, end.since(self.position)).await?;
+            self.position = end;
+            return Ok(self.position.0 >= self.spare.size);
+        }
         let at_once = (disk.pool().largest() / PIECE_BYTES / 2).max(1);
         let mut pieces = FuturesUnordered::new();
         let mut result = Ok(());
@@ -116,23 +122,16 @@ impl Filling {
     }
 }
 
-async fn begin<D: Disk>(
-    disk: &D,
-    pool: &Directory,
-    uid: Uid,
-    size: u64,
-) -> Result<(Directory, File, Position), DiskError> {
+async fn begin<D: Disk>(disk: &D, pool: &Directory, uid: Uid, size: u64) -> Result<(Directory, File), DiskError> {
     let name = layout::uid_directory_name(uid);
     transfer::create_directory(disk, pool, &name).await?;
     let directory = transfer::open_directory(disk, pool, &name).await?;
     let file_name = layout::data_file_name(Generation(0));
     let file = transfer::open(disk, &directory, &file_name, OpenFile::New, Access::Auto).await?;
-    if disk.capabilities().can_write_zeroes() {
-        transfer::write_zeroes(disk, &file, size).await?;
-        return Ok((directory, file, Position(size)));
+    if !disk.capabilities().can_write_zeroes() {
+        transfer::allocate(disk, &file, size).await?;
     }
-    transfer::allocate(disk, &file, size).await?;
-    Ok((directory, file, Position(0)))
+    Ok((directory, file))
 }
 
 /// Removes what was made below the name of `uid`. What is left is removed by the next open.

@@ -1,8 +1,10 @@
 //! The governor: how fast bytes may go. A plain function of what commits took meanwhile: no clock, no I/O.
 //!
 //! To free a written block costs the device a discard, and a burst of discards stalls every append on it. So a file is shrunk in steps.
-//! The rate of the steps follows the appends: up while they stay well within the budget, down at once when they do not. The size of a
-//! step follows what a step takes: an append that meets one waits for it, so it may take no more than half the budget.
+//! The rate of the steps follows the appends: up while they stay well within the budget, down at once when they do not. Where half the rate
+//! has not made them faster it is not the rate that they wait for: to go slowly would only make it longer, and the rate goes back to what
+//! it was for a while. The size of a step follows what a step takes: an append that meets one waits for it, so it may take no more than
+//! half the budget.
 
 use super::latencies::Seen;
 use std::collections::VecDeque;
@@ -29,6 +31,11 @@ const WINDOW_MAX_NS: u64 = 1_000_000_000;
 /// So many windows without removal are remembered, and say something together from so many commits on.
 const CALM_WINDOWS: usize = 8;
 const CALM_SAMPLES_MIN: u64 = 100;
+/// Appends that are no faster than this part of before, in percent, are not helped by going slower.
+const HELPED_PERCENT: u64 = 80;
+/// How long the rate then stays, as long as appends do not get this much slower, in percent of before, in nanoseconds.
+const FIRM_NS: u64 = 5_000_000_000;
+const FIRM_PERCENT: u64 = 125;
 /// After so much removal it is time to look again what commits take without, in nanoseconds.
 const CALM_EVERY_NS: u64 = 2_000_000_000;
 
@@ -39,6 +46,20 @@ pub struct Allowed {
     pub budget_ns: u64,
     /// Bytes a second that are removed whatever it costs, so that the disk does not fill.
     pub rate_min: u64,
+}
+
+/// What was so before it went slower.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    rate: u64,
+    p99_ns: u64,
+}
+
+/// Going slower has not helped: until then commits may have this p99.
+#[derive(Clone, Copy, Debug)]
+struct Firm {
+    until_ns: u64,
+    p99_ns: u64,
 }
 
 /// Adapts the rate of removal to the commits beside it.
@@ -57,6 +78,9 @@ pub struct Governor {
     /// What had been counted when the window began, and when that was.
     before: Seen,
     since_ns: u64,
+    /// Since when it goes slower and slower, and whether that was of no use.
+    slowing: Option<Before>,
+    firm: Option<Firm>,
     /// Nobody writes: the last window had hardly any commits.
     alone: bool,
     held_back: u64,
@@ -75,6 +99,8 @@ impl Governor {
             budget_ns: allowed.budget_ns,
             before: Seen::default(),
             since_ns: 0,
+            slowing: None,
+            firm: None,
             alone: false,
             held_back: 0,
         }
@@ -120,19 +146,35 @@ impl Governor {
         if count < SAMPLES_MIN && took < WINDOW_MAX_NS {
             return;
         }
-        let (p99, budget) = (window.p99_ns(), self.budget_ns());
         self.alone = count < SAMPLES_FEW;
-        self.held_back += u64::from(!self.alone && p99 > budget);
-        let percent = match p99 {
-            _ if self.alone => 150,
-            p99 if p99 > budget.saturating_mul(2) => 60,
-            p99 if p99 > budget => 80,
-            p99 if p99 > budget / 4 * 3 => 100,
-            _ => 110,
-        };
-        self.rate = self.rate * percent / 100;
+        let p99_ns = window.p99_ns();
+        self.rate = if self.alone { self.rate / 2 * 3 } else { self.next_rate(p99_ns, now_ns) };
         self.rate = self.rate.min(RATE_MAX).max(self.allowed.rate_min);
         (self.before, self.since_ns) = (seen, now_ns);
+    }
+
+    /// The rate after a window of this p99.
+    fn next_rate(&mut self, p99_ns: u64, now_ns: u64) -> u64 {
+        self.firm = self.firm.filter(|firm| now_ns < firm.until_ns);
+        let bound = self.firm.map_or(self.budget_ns, |firm| firm.p99_ns.max(self.budget_ns));
+        if p99_ns <= bound {
+            self.slowing = None;
+            let percent = if p99_ns > bound / 4 * 3 { 100 } else { 110 };
+            return self.rate * percent / 100;
+        }
+        let before = *self.slowing.get_or_insert(Before { rate: self.rate, p99_ns });
+        let is_half = self.rate <= before.rate / 2;
+        if is_half && p99_ns > before.p99_ns / 100 * HELPED_PERCENT {
+            let p99_ns = before.p99_ns.max(p99_ns) / 100 * FIRM_PERCENT;
+            (self.firm, self.slowing) = (Some(Firm { until_ns: now_ns.saturating_add(FIRM_NS), p99_ns }), None);
+            return before.rate;
+        }
+        self.held_back += 1;
+        if is_half {
+            self.slowing = Some(Before { rate: self.rate, p99_ns }); // It helped, and not enough yet.
+        }
+        let percent = if p99_ns > bound.saturating_mul(2) { 60 } else { 80 };
+        self.rate * percent / 100
     }
 
     /// A step of so many bytes took so long.
@@ -188,6 +230,17 @@ mod tests {
         (Governor::new(ALLOWED), Latencies::default())
     }
 
+    /// Windows of commits whose p99 follows the rate as a device has it, and the rate after them.
+    fn after(governor: &mut Governor, windows: u32, p99_of: impl Fn(u64) -> u64) -> u64 {
+        let (latencies, mut now) = (Latencies::default(), 0);
+        governor.begin(latencies.seen(), now);
+        (0..windows).for_each(|_| {
+            let ns = p99_of(governor.rate());
+            window(governor, &latencies, &mut now, ns);
+        });
+        governor.rate()
+    }
+
     /// A window of 500 commits that took so long each.
     fn window(governor: &mut Governor, latencies: &Latencies, now_ns: &mut u64, ns: u64) {
         (0..500).for_each(|_| latencies.note(ns));
@@ -195,17 +248,50 @@ mod tests {
         governor.look(latencies.seen(), *now_ns);
     }
 
+    /// Each MiB a second costs appends 20 us.
+    fn follows(rate: u64) -> u64 {
+        rate / MIB * 20_000
+    }
+
     #[test]
-    fn appends_that_suffer_slow_it_down_to_its_least_and_no_further() {
+    fn appends_that_suffer_slow_it_down_to_what_they_bear_or_to_its_least() {
+        let (mut governor, _) = governor();
+        let rate = after(&mut governor, 50, follows);
+        assert!((30 * MIB..=60 * MIB).contains(&rate), "50 MiB/s make a millisecond: {rate}");
+        assert!(governor.held_back() >= 5, "{}", governor.held_back());
+        let mut governor = Governor::new(ALLOWED);
+        assert_eq!(after(&mut governor, 50, |rate| 5 * follows(rate)), ALLOWED.rate_min, "and no further");
+    }
+
+    #[test]
+    fn appends_that_a_slower_rate_does_not_help_do_not_slow_it_down() {
+        let (mut governor, latencies) = governor();
+        let (mut now, mut rates) = (0, Vec::new());
+        governor.begin(latencies.seen(), now);
+        // Ten seconds: a p99 of one and a half of the budget, whatever the rate is.
+        for _ in 0..200 {
+            window(&mut governor, &latencies, &mut now, 1_500_000);
+            rates.push(governor.rate());
+        }
+        let slow = rates.iter().filter(|rate| **rate < RATE_FIRST).count();
+        assert!(slow > 0, "it has tried");
+        assert!(slow < 20, "for {slow} windows of 200: {rates:?}");
+        assert!(rates.iter().all(|rate| *rate >= RATE_FIRST / 3), "{rates:?}");
+    }
+
+    #[test]
+    fn what_did_not_help_once_is_tried_again_when_appends_get_slower_than_before() {
         let (mut governor, latencies) = governor();
         let mut now = 0;
         governor.begin(latencies.seen(), now);
-        let before = governor.rate();
-        window(&mut governor, &latencies, &mut now, 5_000_000);
-        assert!(governor.rate() < before);
-        (0..50).for_each(|_| window(&mut governor, &latencies, &mut now, 5_000_000));
-        assert_eq!(governor.rate(), ALLOWED.rate_min);
-        assert_eq!(governor.held_back(), 51);
+        (0..10).for_each(|_| window(&mut governor, &latencies, &mut now, 1_500_000));
+        assert!(governor.rate() >= RATE_FIRST, "it stays firm");
+        for _ in 0..60 {
+            let ns = follows(governor.rate()).max(1_500_000);
+            window(&mut governor, &latencies, &mut now, ns);
+        }
+        let rate = governor.rate();
+        assert!(rate < 200 * MIB, "{rate}");
     }
 
     #[test]
@@ -306,14 +392,16 @@ mod tests {
         let (mut governor, latencies) = governor();
         governor.begin(latencies.seen(), 0);
         let mut now = 0;
-        (0..50).for_each(|_| window(&mut governor, &latencies, &mut now, 5_000_000));
+        let mut suffer =
+            |governor: &mut Governor| window(governor, &latencies, &mut now, 50 * follows(governor.rate()));
+        (0..50).for_each(|_| suffer(&mut governor));
         governor.set_rate_min(256 * MIB);
         assert_eq!(governor.rate(), 256 * MIB);
-        window(&mut governor, &latencies, &mut now, 5_000_000);
+        suffer(&mut governor);
         assert_eq!(governor.rate(), 256 * MIB, "whatever it does to appends");
         governor.set_rate_min(ALLOWED.rate_min);
         assert_eq!(governor.rate(), 256 * MIB);
-        window(&mut governor, &latencies, &mut now, 5_000_000);
+        suffer(&mut governor);
         assert!(governor.rate() < 256 * MIB);
     }
 

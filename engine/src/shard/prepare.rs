@@ -187,7 +187,7 @@ impl<D: Disk> Plan<D> {
         let file = transfer::open(&self.disk, &directory, &name, OpenFile::New, Access::Auto).await?;
         let written = self.config.preallocate == Preallocate::Written && self.disk.capabilities().can_write_zeroes();
         if written {
-            transfer::write_zeroes(&self.disk, &file, self.size).await?;
+            transfer::write_zeroes(&self.disk, &file, Position(0), self.size).await?;
             recycle::write_header(&self.disk, &file, &header).await?;
         } else if self.config.preallocate != Preallocate::Off {
             transfer::allocate(&self.disk, &file, self.size).await?;

@@ -3,7 +3,7 @@
 
 use super::store::Store;
 use crate::error::{OrphanError, VerbError};
-use crate::host::HostStandings;
+use crate::host::{HostForgotten, HostStandings};
 use crate::id::{SegmentId, StoreId, Uid};
 use crate::layout;
 use crate::pending::{Answer, Pending, pair};
@@ -202,17 +202,22 @@ impl Store {
     /// # Errors
     /// [`OrphanError::Verb`].
     pub fn remove_held_orphans(&self, now_ms: u64) -> Result<LetGo, OrphanError> {
-        self.remove_held_orphans_while(now_ms, || true)
+        self.remove_held_orphans_while(now_ms, |_| true, || true)
     }
 
-    /// Removes them as [`Store::remove_held_orphans`] does, some at a time, for as long as it is told to go on. What was begun with by then is
-    /// removed all the same: nobody waits for it, and it is not in the answer.
+    /// Removes those of them that `may_go`, as [`Store::remove_held_orphans`] does, some at a time, for as long as it is told to go on. What
+    /// was begun with by then is removed all the same: nobody waits for it, and it is not in the answer.
     ///
     /// # Errors
     /// [`OrphanError::Verb`].
-    pub fn remove_held_orphans_while(&self, now_ms: u64, goes_on: impl Fn() -> bool) -> Result<LetGo, OrphanError> {
+    pub fn remove_held_orphans_while(
+        &self,
+        now_ms: u64,
+        may_go: impl Fn(Uid) -> bool,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<LetGo, OrphanError> {
         let mut due = self.ask_orphan(|answer| OrphanAsked::Held { answer })?;
-        due.retain(|record| record.until_ms <= now_ms);
+        due.retain(|record| record.until_ms <= now_ms && may_go(record.uid));
         // Neighbours were made one after the other: what is freed together lies together, and goes in few discards.
         due.sort_by(|one, other| one.segment.cmp(&other.segment));
         let (mut waiting, mut let_go) = (VecDeque::new(), LetGo::default());
@@ -248,6 +253,15 @@ impl Store {
         let host = self.host()?;
         let (answer, pending) = pair();
         host.0.lookup(segments, answer);
+        Some(pending)
+    }
+
+    /// Has the host forget these segments, which have expired. `None` without a host.
+    #[must_use]
+    pub fn have_host_forget(&self, segments: &[SegmentId]) -> Option<Pending<HostForgotten>> {
+        let host = self.host()?;
+        let (answer, pending) = pair();
+        host.0.forget(segments, answer);
         Some(pending)
     }
 

@@ -18,6 +18,8 @@ pub const SHARE_READY_MIN: usize = 10;
 pub struct Sighting {
     /// Consecutive passes.
     pub passes: u32,
+    /// An operator said that it may go: it does not count for the brake, and the brake does not hold it.
+    pub confirmed: bool,
     evidence: Evidence,
     ctime_ms: u64,
 }
@@ -51,7 +53,22 @@ impl Sightings {
         let same = former
             .filter(|sighting| sighting.evidence == candidate.evidence && sighting.ctime_ms == candidate.ctime_ms);
         let passes = same.map_or(1, |sighting| sighting.passes.saturating_add(1));
-        Sighting { passes, evidence: candidate.evidence.clone(), ctime_ms: candidate.ctime_ms }
+        let confirmed = same.is_some_and(|sighting| sighting.confirmed);
+        Sighting { passes, confirmed, evidence: candidate.evidence.clone(), ctime_ms: candidate.ctime_ms }
+    }
+
+    /// An operator has looked at these and says that they are orphans. That holds for as long as they are what was sighted.
+    pub fn confirm<'a>(&mut self, names: impl IntoIterator<Item = &'a DirectoryName>) {
+        for name in names {
+            if let Some(sighting) = self.0.get_mut(name) {
+                sighting.confirmed = true;
+            }
+        }
+    }
+
+    /// Whether an operator confirmed what bears this name.
+    fn is_confirmed(&self, name: &DirectoryName) -> bool {
+        self.get(name).is_some_and(|sighting| sighting.confirmed)
     }
 }
 
@@ -66,7 +83,7 @@ pub struct ReviewLimits {
     pub removals_per_pass: usize,
     /// Directories that are tracked at most.
     pub tracked_max: usize,
-    /// An operator has looked at what the brake stopped and says that it is right.
+    /// There is no brake. Meant for a store that is being cleared out; of a store in use an operator confirms what the brake stopped.
     pub mass_confirmed: bool,
 }
 
@@ -219,7 +236,8 @@ pub fn review(unexplained: &Unexplained, sightings: &Sightings, attempts: &Attem
         key(one).cmp(&key(other))
     });
     // What failed before had passed the brake once. It must not pull it for ever.
-    let fresh = ready.iter().filter(|ready| attempts.failures(&ready.candidate.name) == 0).count();
+    let is_fresh = |name: &DirectoryName| attempts.failures(name) == 0 && !review.sightings.is_confirmed(name);
+    let fresh = ready.iter().filter(|ready| is_fresh(&ready.candidate.name)).count();
     review.brake = brake(fresh, unexplained.directories).filter(|_| !limits.mass_confirmed);
     release(ready, limits, &mut review);
     review
@@ -236,7 +254,8 @@ fn brake(ready: usize, directories: usize) -> Option<Brake> {
 
 fn release(ready: Vec<Ready>, limits: &ReviewLimits, review: &mut Review) {
     for one in ready {
-        let why = match (limits.mode, review.brake) {
+        let brake = review.brake.filter(|_| !review.sightings.is_confirmed(&one.candidate.name));
+        let why = match (limits.mode, brake) {
             (Mode::Report | Mode::Off, _) => WhyHeld::ReportOnly,
             (Mode::Delete, Some(brake)) => WhyHeld::Braked(brake),
             (Mode::Delete, None) if review.ready.len() >= limits.removals_per_pass => {

@@ -2,7 +2,7 @@
 //! stops the pass.
 
 use super::common::{config, keep_bytes, later, log, log_id};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use strandline::host::Host;
 use strandline::id::{SegmentId, Seq};
 use strandline::pending::Answer;
 use strandline::{
-    Config, GivenUp, HostStandings, Log, LookupFailed, OrphanError, Record, Refusal, SharedHost, Standing, Store,
-    VerbError,
+    Config, ForgetFailed, Forgotten, GivenUp, HostForgotten, HostStandings, Log, LookupFailed, OrphanError, Record,
+    Refusal, SharedHost, Standing, Store, VerbError,
 };
 use strandline_sweeper::clock;
 use strandline_sweeper::decide::{Aborted, ClockGuard, Mode, Reading, ReviewLimits, Skipped};
@@ -28,6 +28,22 @@ struct Says {
     leaves_out: bool,
     kept: Vec<Answer<HostStandings>>,
     late: bool,
+    /// What it was told to forget, call by call, and what it answers but of these.
+    told: Vec<Vec<SegmentId>>,
+    keeps: BTreeMap<SegmentId, Forgotten>,
+    forgets: Forgets,
+    unheard: Vec<Answer<HostForgotten>>,
+}
+
+/// How a host forgets.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Forgets {
+    #[default]
+    Well,
+    Fails,
+    Late,
+    LeavesOneOut,
+    NeverHeardOfIt,
 }
 
 /// A host that knows what was registered, until it is told to forget it.
@@ -58,6 +74,34 @@ impl Host for Registry {
         let standing = |id: &SegmentId| if says.known.contains(id) { Standing::Known } else { other };
         let skipped = usize::from(says.leaves_out && !segments.is_empty());
         answer.give(Ok(Some(segments.iter().skip(skipped).map(|id| (id.clone(), standing(id))).collect())));
+    }
+
+    fn forget(&self, segments: &[SegmentId], answer: Answer<HostForgotten>) {
+        let mut says = self.says();
+        says.told.push(segments.to_vec());
+        match says.forgets {
+            Forgets::Well | Forgets::LeavesOneOut => {}
+            Forgets::Fails => return answer.give(Err(ForgetFailed { reason: "its log has no leader".to_owned() })),
+            Forgets::Late => return says.unheard.push(answer),
+            Forgets::NeverHeardOfIt => return answer.give(Ok(None)),
+        }
+        let skipped = usize::from(says.forgets == Forgets::LeavesOneOut);
+        let (mut answers, mut stopped) = (Vec::new(), None);
+        for segment in segments.iter().skip(skipped) {
+            if stopped.as_ref() == Some(&segment.log) {
+                continue; // Behind one that it keeps it keeps the rest of the log.
+            }
+            let forgotten = match says.keeps.get(segment).cloned() {
+                Some(kept) => {
+                    stopped = Some(segment.log.clone());
+                    kept
+                }
+                None if says.known.remove(segment) => Forgotten::Ok,
+                None => Forgotten::NoSuchSegment,
+            };
+            answers.push((segment.clone(), forgotten));
+        }
+        answer.give(Ok(Some(answers)));
     }
 }
 
@@ -261,4 +305,59 @@ fn what_is_due_expires_only_where_the_host_lets_it_go_and_what_migrates_keeps_it
     let report = retained(&limits);
     assert_eq!((report.expired.len(), failed(&report)), (2, vec![]), "{report}");
     assert_eq!(log(&store, "mine").bounds().start.0, 2);
+}
+
+/// The control plane forgets first, durably; a crash between its step and the store's leaves what a later pass ends.
+#[test]
+fn the_host_forgets_what_expires_before_the_store_does_and_what_it_keeps_stays() {
+    let (root, host) = (tempfile::tempdir().expect("a directory"), Arc::<Registry>::default());
+    let store = open(root.path(), &host);
+    for name in ["here", "mine"] {
+        fill(&store, name);
+        keep_bytes(&store, name, 0);
+    }
+    let start = |name| log(&store, name).bounds().start.0;
+    let mut sweep = Sweep::new(ClockGuard::open(clock::read(), None));
+    let limits = Limits { deadline: Duration::from_millis(200), ..Limits::default() };
+    let mut retained = |limits: &Limits| sweep.pass(&store, later(clock::read(), 1), limits).expect("a pass");
+    let failed = |report: &Report| -> Vec<(String, Reply)> {
+        report.failures.iter().map(|one| (one.segment.to_string(), one.reply())).collect()
+    };
+    let both = |reply| vec![("here-r0-s0".to_owned(), reply), ("mine-r0-s0".to_owned(), reply)];
+    assert_eq!(retained(&Limits { dry_run: true, ..limits }).expired.len(), 4);
+    assert!(host.says().told.is_empty(), "a dry run has nothing forgotten");
+
+    for forgets in [Forgets::Fails, Forgets::Late, Forgets::NeverHeardOfIt] {
+        host.says().forgets = forgets;
+        let report = retained(&limits);
+        assert_eq!((failed(&report), report.expired.len()), (both(Reply::Other), 0), "{report}");
+    }
+    assert_eq!((start("here"), start("mine")), (0, 0), "not a byte went");
+
+    let answers = [
+        (Forgotten::Migrating, Reply::Migrating),
+        (Forgotten::SegmentActive, Reply::SegmentActive),
+        (Forgotten::Other { reason: "it is read only".to_owned() }, Reply::Other),
+    ];
+    host.says().forgets = Forgets::Well;
+    host.says().keeps.insert(id("here", 0), Forgotten::Migrating);
+    for (answer, reply) in answers {
+        host.says().keeps.insert(id("mine", 0), answer);
+        let report = retained(&limits);
+        let expected = [("here-r0-s0", Reply::Migrating), ("mine-r0-s0", reply)];
+        assert_eq!(failed(&report), expected.map(|(name, reply)| (name.to_owned(), reply)), "{report}");
+        assert_eq!((report.expired.len(), start("mine")), (0, 0), "what is behind it stays too");
+    }
+
+    // It forgot both of `here` and no word of it came: the next pass needs no second one.
+    host.says().keeps.clear();
+    host.says().forgets = Forgets::LeavesOneOut;
+    let report = retained(&limits);
+    assert_eq!(failed(&report)[0], ("here-r0-s0".to_owned(), Reply::Other), "{report}");
+    host.says().forgets = Forgets::Well;
+    host.says().known.retain(|id| id.log.topic.as_bytes() != b"here");
+    host.says().told.clear();
+    let report = retained(&limits);
+    assert_eq!((failed(&report), start("here"), start("mine")), (vec![], 2, 2), "{report}");
+    assert!(host.says().told.iter().flatten().all(|id| id.log == log_id("mine")), "{:?}", host.says().told);
 }

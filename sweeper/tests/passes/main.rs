@@ -95,6 +95,27 @@ fn a_cap_leaves_the_rest_for_the_next_pass_which_is_due_at_once() {
 }
 
 #[test]
+fn an_operator_lets_go_what_the_brake_stopped_while_the_sweeper_runs() {
+    let root = tempfile::tempdir().expect("a directory");
+    let store = Arc::new(Store::open(config(root.path())).expect("a store"));
+    append(&store, "known");
+    let make = |number: u32| root.path().join("store").join(format!("lost-r0-s{number}"));
+    (0..60).for_each(|number| std::fs::create_dir(make(number)).expect("a directory that nobody knows"));
+    let mut schedule = rarely(Limits::default());
+    let limits = &mut schedule.orphans.limits;
+    (limits.age_min_ms, limits.review.sightings, limits.review.mode) = (0, 1, Mode::Delete);
+    let sweeper = Sweeper::start(store.clone(), schedule).expect("a thread");
+    let report = || sweeper.orphans().expect("a worker").health().last_report;
+    until("a pass", || report().is_some());
+    let braked = report().expect("a report");
+    assert!(braked.brake.is_some() && braked.given_up.is_empty(), "{braked}");
+    assert_eq!(sweeper.confirm_orphans(), 60);
+    until("they wait in the trash", || store.held_orphans().expect("an answer").len() == 60);
+    assert_eq!(sweeper.confirm_orphans(), 0, "what is gone needs no word");
+    assert!(report().expect("a report").removal.rate > 0 && sweeper.is_well());
+}
+
+#[test]
 fn os_09_the_sweeps_run_by_themselves_and_say_when_they_did() {
     let root = tempfile::tempdir().expect("a directory");
     let store = Arc::new(Store::open(config(root.path())).expect("a store"));

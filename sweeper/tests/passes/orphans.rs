@@ -339,7 +339,7 @@ fn os_10_what_a_crash_may_leave_goes_and_what_is_no_segments_stays() {
     place.pass();
     let report = place.pass();
     assert_eq!(given_up(&report), ["empty-r0-s0", &live, "zero-r0-s3"], "{report}");
-    assert_eq!(report.counts()["removed"], 3);
+    assert_eq!(report.counts()["given_up"], 3);
     for name in stay.into_iter().chain(["file-r0-s0", "link-r0-s0", "nested-r0-s0"]) {
         assert!(fs::symlink_metadata(place.path(name)).is_ok(), "{name}");
     }
@@ -491,6 +491,31 @@ fn many_at_once_pull_the_brake_and_nothing_goes_until_an_operator_has_looked() {
     let last = place.pass();
     assert_eq!((given_up(&last).len(), last.budget_spent), (2, false));
     assert_eq!(place.trash().len(), 12);
+}
+
+/// A confirmation is of what an operator saw, and of nothing that came since.
+#[test]
+fn what_an_operator_confirms_goes_and_what_came_since_or_changed_pulls_the_brake_again() {
+    let mut place = Place::new();
+    let make = |place: &Place, numbers: std::ops::Range<u32>| {
+        numbers.for_each(|number| fs::create_dir(place.path(&format!("t-r0-s{number}"))).expect("made"));
+    };
+    make(&place, 100..112);
+    place.pass();
+    let braked = place.pass();
+    assert_eq!(braked.braked().count(), 12, "{braked}");
+    place.sweep.confirmed().add(braked.braked().cloned());
+    fs::write(place.path("t-r0-s100").join("data"), []).expect("changed since");
+    make(&place, 200..212);
+    let report = place.pass();
+    assert_eq!(given_up(&report).len(), 11, "{report}");
+    assert!(!given_up(&report).contains(&"t-r0-s100".to_owned()), "{report}");
+    for _ in 0..3 {
+        let braked = place.pass();
+        assert!(matches!(braked.brake, Some(Brake::Share { ready: 12 | 13, .. })), "{braked}");
+        assert!(given_up(&braked).is_empty(), "{braked}");
+    }
+    assert_eq!(place.trash().len(), 11);
 }
 
 #[test]

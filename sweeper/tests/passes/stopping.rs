@@ -58,11 +58,11 @@ fn a_stop_comes_into_force_between_two_parts_and_what_was_begun_is_ended() {
     // What was begun with is ended by the one that removes files, whoever waits for it.
     let asked = Cell::new(0);
     let goes_on = || asked.replace(asked.get() + 1) < 1;
-    let let_go = store.remove_held_orphans_while(u64::MAX, goes_on).expect("an answer");
+    let let_go = store.remove_held_orphans_while(u64::MAX, |_| true, goes_on).expect("an answer");
     assert_eq!(let_go.kept, []);
     wait_until(|| place.trash().is_empty());
     wait_until(|| store.held_orphans().expect("an answer").is_empty());
-    assert_eq!(store.remove_held_orphans_while(u64::MAX, || false), Ok(LetGo::default()));
+    assert_eq!(store.remove_held_orphans_while(u64::MAX, |_| true, || false), Ok(LetGo::default()));
     place.reopen();
     place.still_works();
 }

@@ -199,6 +199,25 @@ fn df_11_files_are_made_ahead_where_segments_ask_for_more_than_come_back() {
     }
 }
 
+/// What the drive does by itself holds commits up as well: it is asked for a burst at a time.
+#[test]
+fn a_file_that_is_made_ahead_of_zeros_that_the_drive_writes_is_made_in_bursts() {
+    const SIZE: u64 = 40 << 20;
+    let mut machine = machine(13, Config { segment_bytes: SIZE, spare_files_min: 1, ..small() });
+    machine.world.set_write_zeroes(true);
+    machine.world.keep_trace(true);
+    for _ in 0..50 {
+        machine.run(&[Step::Append { log: 0, batches: 1, records: 1, bytes: 10 }, Step::Idle]).expect("room");
+    }
+    let trace = machine.world.trace();
+    let begun = trace.iter().filter(|line| line.contains("start") && line.contains("WriteZeroes spare/"));
+    let bursts: Vec<_> = begun.map(|line| line.split(" at ").nth(1).unwrap_or(line).to_owned()).collect();
+    let (one, two, end) = (16 << 20, 32 << 20, SIZE);
+    assert_eq!(bursts, [format!("0..{one}"), format!("{one}..{two}"), format!("{two}..{end}")]);
+    let made = spares(&machine.world);
+    assert!(matches!(&made[..], [(path, _)] if machine.world.is_anchored(path, 0, SIZE)), "{made:?}");
+}
+
 #[test]
 fn a_pool_that_may_hold_nothing_is_not_filled() {
     let mut config = small();

@@ -17,7 +17,7 @@ pub(super) enum Effect {
     Sync { file: Inode, direct: bool },
     Barrier { file: Inode, direct: bool },
     Allocate { file: Inode, length: u64 },
-    WriteZeroes { file: Inode, length: u64 },
+    WriteZeroes { file: Inode, from: u64, length: u64 },
     Truncate { file: Inode, length: u64 },
     Open { at: Place, how: OpenFile, access: Access },
     OpenDirectory { at: Place },
@@ -71,9 +71,8 @@ impl Effect {
         match self {
             Effect::Write(write) => (write.position, super::trace::digest(&write.bytes) ^ u64::from(write.durable)),
             Effect::Read { position, length, .. } => (*position, *length as u64),
-            Effect::Allocate { length, .. } | Effect::WriteZeroes { length, .. } | Effect::Truncate { length, .. } => {
-                (*length, 0)
-            }
+            Effect::Allocate { length, .. } | Effect::Truncate { length, .. } => (*length, 0),
+            Effect::WriteZeroes { from, length, .. } => (*length, *from),
             Effect::Rename { to: (directory, name), .. } => {
                 (u64::from(directory.0), super::trace::digest(name.as_bytes()))
             }
@@ -91,9 +90,8 @@ impl fmt::Display for Effect {
                 write!(f, " at {}..{}{how}", write.position, write.end())
             }
             Effect::Read { position, length, .. } => write!(f, " at {position}..{}", position + *length as u64),
-            Effect::Allocate { length, .. } | Effect::WriteZeroes { length, .. } | Effect::Truncate { length, .. } => {
-                write!(f, " to {length}")
-            }
+            Effect::Allocate { length, .. } | Effect::Truncate { length, .. } => write!(f, " to {length}"),
+            Effect::WriteZeroes { from, length, .. } => write!(f, " at {from}..{}", from + length),
             Effect::Rename { to: (directory, name), .. } => write!(f, " to {name} in directory {}", directory.0),
             Effect::Sleep { due_ns } => write!(f, " until {due_ns}"),
             _ => Ok(()),

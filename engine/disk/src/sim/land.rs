@@ -71,7 +71,7 @@ impl World {
                 Ok(answer)
             }
             Effect::Allocate { file, length } => self.land_allocate(*file, *length),
-            Effect::WriteZeroes { file, length } => self.land_write_zeroes(*file, *length),
+            Effect::WriteZeroes { file, from, length } => self.land_write_zeroes(*file, *from, *length),
             Effect::Truncate { length, .. } if *length > FILE_BYTES_MAX => Err(Errno::FBIG),
             Effect::Truncate { file, length } => {
                 let sequence = self.tick();
@@ -250,13 +250,19 @@ impl World {
         Ok(Answer::Done)
     }
 
-    fn land_write_zeroes(&mut self, file: Inode, length: u64) -> Result<Answer, Errno> {
+    fn land_write_zeroes(&mut self, file: Inode, from: u64, length: u64) -> Result<Answer, Errno> {
         if !self.options.write_zeroes {
             return Err(Errno::OPNOTSUPP);
         }
-        self.land_allocate(file, length)?;
+        if from + length > FILE_BYTES_MAX {
+            return Err(Errno::FBIG);
+        }
+        let needed = self.file(file).holes(from, length as usize) * BLOCK;
+        if needed as u64 > self.free_bytes() {
+            return Err(Errno::NOSPC);
+        }
         let sequence = self.tick();
-        self.file(file).write(sequence, 0, &vec![0; length as usize], false, &[]);
+        self.file(file).write(sequence, from, &vec![0; length as usize], false, &[]);
         Ok(Answer::Done)
     }
 

@@ -329,7 +329,9 @@ fn effect_of(operation: &Operation, world: &World, disk: u32) -> Effect {
         Operation::Sync { file: handle } => Effect::Sync { file: file(handle), direct: handle.is_direct() },
         Operation::Barrier { file: handle } => Effect::Barrier { file: file(handle), direct: handle.is_direct() },
         Operation::Allocate { file: handle, length } => Effect::Allocate { file: file(handle), length: *length },
-        Operation::WriteZeroes { file: handle, length } => Effect::WriteZeroes { file: file(handle), length: *length },
+        Operation::WriteZeroes { file: handle, from, length } => {
+            Effect::WriteZeroes { file: file(handle), from: from.0, length: *length }
+        }
         Operation::Truncate { file: handle, length } => Effect::Truncate { file: file(handle), length: *length },
         Operation::Open { directory, name, how, access } => {
             Effect::Open { at: at(directory, name), how: *how, access: *access }

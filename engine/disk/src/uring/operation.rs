@@ -83,9 +83,9 @@ fn entry(operation: &mut Operation, token: Token, parts: Parts<'_>) -> Result<En
             on_file(at, file, |fd| opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build())?
         }
         Operation::Allocate { file, length } => on_file(at, file, |fd| opcode::Fallocate::new(fd, *length).build())?,
-        Operation::WriteZeroes { file, length } => {
-            on_file(at, file, |fd| opcode::Fallocate::new(fd, *length).mode(WRITE_ZEROES as i32).build())?
-        }
+        Operation::WriteZeroes { file, from, length } => on_file(at, file, |fd| {
+            opcode::Fallocate::new(fd, *length).offset(from.0).mode(WRITE_ZEROES as i32).build()
+        })?,
         Operation::Truncate { file, length } => on_file(at, file, |fd| opcode::Ftruncate::new(fd, *length).build())?,
         Operation::Open { directory, name, how, access } => {
             let how = open_how(*how, *access == Access::Auto && parts.direct);
