@@ -316,7 +316,7 @@ fn dl_04_dl_14_a_roll_waits_for_no_file_no_allocation_and_no_directory() {
     for write_zeroes in [false, true] {
         let mut machine = opened(14, config(), 1);
         machine.world.set_write_zeroes(write_zeroes);
-        machine.run(&[append(0), Step::Idle]).expect("a head and its successor");
+        machine.run(&[Step::Reopen, append(0), Step::Idle]).expect("a head and its successor");
         for verb in MAKING {
             machine.world.inject(Fault { when: When::Verb(verb), what: What::Delay(DELAY), times: Times::Forever });
         }

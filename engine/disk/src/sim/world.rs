@@ -222,7 +222,7 @@ impl SimWorld {
         self.0.borrow_mut().options.direct = works;
     }
 
-    /// Whether files can be preallocated as written zeros. They cannot by default.
+    /// Whether files can be preallocated as written zeros, for disks opened from now on. They cannot by default.
     pub fn set_write_zeroes(&self, works: bool) {
         self.0.borrow_mut().options.write_zeroes = works;
     }
