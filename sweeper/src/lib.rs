@@ -10,6 +10,7 @@ pub mod decide;
 mod entries;
 mod explain;
 mod forgetting;
+pub mod health;
 mod host;
 mod kept;
 mod limits;
