@@ -22,7 +22,7 @@ const STEP_MAX: u64 = 2 * MIB;
 /// Steps are multiples of this.
 const STEP_GRAIN: u64 = 64 << 10;
 /// A window says something from so many commits on.
-const SAMPLES_MIN: u64 = 500;
+const SAMPLES_MIN: u64 = 1_000;
 /// A window that is over with fewer than these disturbs nobody.
 const SAMPLES_FEW: u64 = 20;
 /// How long a window lasts, with enough commits and at most, in nanoseconds.
@@ -31,10 +31,12 @@ const WINDOW_MAX_NS: u64 = 1_000_000_000;
 /// So many windows without removal are remembered, and say something together from so many commits on.
 const CALM_WINDOWS: usize = 8;
 const CALM_SAMPLES_MIN: u64 = 100;
+/// Up to this part of what they may take, in percent, appends bear more.
+const EASY_PERCENT: u64 = 85;
 /// Appends that are no faster than this part of before, in percent, are not helped by going slower.
-const HELPED_PERCENT: u64 = 80;
+const HELPED_PERCENT: u64 = 75;
 /// How long the rate then stays, as long as appends do not get this much slower, in percent of before, in nanoseconds.
-const FIRM_NS: u64 = 5_000_000_000;
+const FIRM_NS: u64 = 10_000_000_000;
 const FIRM_PERCENT: u64 = 125;
 /// After so much removal it is time to look again what commits take without, in nanoseconds.
 const CALM_EVERY_NS: u64 = 2_000_000_000;
@@ -159,7 +161,7 @@ impl Governor {
         let bound = self.firm.map_or(self.budget_ns, |firm| firm.p99_ns.max(self.budget_ns));
         if p99_ns <= bound {
             self.slowing = None;
-            let percent = if p99_ns > bound / 4 * 3 { 100 } else { 110 };
+            let percent = if p99_ns > bound / 100 * EASY_PERCENT { 100 } else { 110 };
             return self.rate * percent / 100;
         }
         let before = *self.slowing.get_or_insert(Before { rate: self.rate, p99_ns });
@@ -173,7 +175,7 @@ impl Governor {
         if is_half {
             self.slowing = Some(Before { rate: self.rate, p99_ns }); // It helped, and not enough yet.
         }
-        let percent = if p99_ns > bound.saturating_mul(2) { 60 } else { 80 };
+        let percent = if p99_ns > bound.saturating_mul(2) { 50 } else { 70 };
         self.rate * percent / 100
     }
 
@@ -241,9 +243,9 @@ mod tests {
         governor.rate()
     }
 
-    /// A window of 500 commits that took so long each.
+    /// A window of enough commits that took so long each.
     fn window(governor: &mut Governor, latencies: &Latencies, now_ns: &mut u64, ns: u64) {
-        (0..500).for_each(|_| latencies.note(ns));
+        (0..SAMPLES_MIN).for_each(|_| latencies.note(ns));
         *now_ns += WINDOW_NS;
         governor.look(latencies.seen(), *now_ns);
     }
@@ -258,7 +260,7 @@ mod tests {
         let (mut governor, _) = governor();
         let rate = after(&mut governor, 50, follows);
         assert!((30 * MIB..=60 * MIB).contains(&rate), "50 MiB/s make a millisecond: {rate}");
-        assert!(governor.held_back() >= 5, "{}", governor.held_back());
+        assert!(governor.held_back() >= 3, "{}", governor.held_back());
         let mut governor = Governor::new(ALLOWED);
         assert_eq!(after(&mut governor, 50, |rate| 5 * follows(rate)), ALLOWED.rate_min, "and no further");
     }
@@ -268,14 +270,14 @@ mod tests {
         let (mut governor, latencies) = governor();
         let (mut now, mut rates) = (0, Vec::new());
         governor.begin(latencies.seen(), now);
-        // Ten seconds: a p99 of one and a half of the budget, whatever the rate is.
-        for _ in 0..200 {
+        // Forty seconds: a p99 of one and a half of the budget, whatever the rate is.
+        for _ in 0..800 {
             window(&mut governor, &latencies, &mut now, 1_500_000);
             rates.push(governor.rate());
         }
         let slow = rates.iter().filter(|rate| **rate < RATE_FIRST).count();
         assert!(slow > 0, "it has tried");
-        assert!(slow < 20, "for {slow} windows of 200: {rates:?}");
+        assert!(slow <= 20, "for {slow} windows of 800: {rates:?}");
         assert!(rates.iter().all(|rate| *rate >= RATE_FIRST / 3), "{rates:?}");
     }
 
@@ -304,10 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn between_three_quarters_of_the_budget_and_all_of_it_nothing_changes() {
+    fn a_little_below_the_budget_nothing_changes() {
         let (mut governor, latencies) = governor();
         let (mut now, before) = (0, governor.rate());
-        window(&mut governor, &latencies, &mut now, 850_000);
+        window(&mut governor, &latencies, &mut now, 890_000);
         assert_eq!(governor.rate(), before);
     }
 
