@@ -248,6 +248,11 @@ impl SimWorld {
         self.0.borrow_mut().clock.jump_wall(delta_ms);
     }
 
+    /// Lets so many milliseconds go by on both clocks.
+    pub fn let_pass(&self, ms: u64) {
+        self.0.borrow_mut().clock.advance(ms * 1_000_000);
+    }
+
     /// Keeps the trace as text too, from now on.
     pub fn keep_trace(&self, keep: bool) {
         self.0.borrow_mut().trace.keep_text(keep);

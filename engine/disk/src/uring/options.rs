@@ -1,5 +1,6 @@
 //! What a caller may choose about a ring. Holds values only; what was obtained is in the capability report.
 
+use super::host_clock::HostClock;
 use std::time::Duration;
 
 /// Whether files may be opened for direct I/O.
@@ -29,6 +30,8 @@ pub struct UringOptions {
     pub io_wq_workers: u32,
     /// Slots of the ring's file table. Files beyond it work too, a little slower.
     pub files_max: u32,
+    /// The clocks that it reads.
+    pub clock: HostClock,
 }
 
 impl Default for UringOptions {
@@ -41,6 +44,7 @@ impl Default for UringOptions {
             lock_wait: Duration::from_secs(30),
             io_wq_workers: 2,
             files_max: 4096,
+            clock: HostClock::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::counters::RingCounters;
 use super::descriptors::Descriptors;
+use super::host_clock::HostClock;
 use super::operation::{self, Answer, CANCEL, DOORBELL, Parts, Prepared, Sleeps};
 use super::ring::{Landed, Ring};
 use super::root::RootLock;
@@ -40,6 +41,7 @@ pub(super) struct Shared {
     doorbell: Doorbell,
     pub(super) doorbell_watched: Cell<bool>,
     capabilities: Rc<Capabilities>,
+    pub(super) clock: HostClock,
     /// Why the ring is of no more use.
     pub(super) failed: Cell<Option<Errno>>,
     pub(super) process: rustix::process::Pid,
@@ -53,6 +55,7 @@ impl Shared {
         pool: Pool,
         capabilities: Capabilities,
         lock: Arc<RootLock>,
+        clock: HostClock,
     ) -> Result<Shared, DiskError> {
         let failed = |errno| DiskError::new(Verb::Setup, lock.path().to_string_lossy(), errno);
         let mut descriptors = Descriptors::new(ring.files());
@@ -73,6 +76,7 @@ impl Shared {
             doorbell,
             doorbell_watched: Cell::new(false),
             capabilities: Rc::new(capabilities),
+            clock,
             failed: Cell::new(None),
             process: rustix::process::getpid(),
             lock,

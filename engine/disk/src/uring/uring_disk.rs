@@ -2,7 +2,7 @@
 
 use super::counters::RingCounters;
 use super::options::{DirectMode, UringOptions};
-use super::ring::{Ring, boot_ns};
+use super::ring::Ring;
 use super::root::RootLock;
 use super::setup_error::SetupError;
 use super::shared::Shared;
@@ -45,7 +45,7 @@ impl UringDisk {
         let (ring, pool, report) = Ring::open(options, arena_bytes, lock.descriptor())?;
         capabilities.ring = report;
         explain(&mut capabilities, options.arena_bytes, arena_bytes);
-        Ok(UringDisk(Rc::new(Shared::new(ring, pool, capabilities, lock)?)))
+        Ok(UringDisk(Rc::new(Shared::new(ring, pool, capabilities, lock, options.clock.clone())?)))
     }
 
     /// What the ring has done. Any thread may read it.
@@ -122,9 +122,7 @@ impl Disk for UringDisk {
     }
 
     fn now(&self) -> Now {
-        let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-        let wall_ms = wall.tv_sec as u64 * 1_000 + wall.tv_nsec as u64 / 1_000_000;
-        Now { wall_ms, boot_ns: boot_ns() }
+        self.0.clock.now()
     }
 
     fn random(&self) -> u128 {
