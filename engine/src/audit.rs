@@ -44,6 +44,15 @@ pub struct AuditRecord {
     /// The topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
+    /// The segment, by the name of its directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segment: Option<String>,
+    /// The seal time that it had, wall ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed_at_before_ms: Option<u64>,
+    /// And the one that it has, wall ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sealed_at_ms: Option<u64>,
     /// What was defined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fields: Option<Fields>,
@@ -90,6 +99,7 @@ impl AuditRecord {
             actor: cut(&self.actor),
             policy: self.policy.as_ref().map(cut),
             topic: self.topic.as_ref().map(cut),
+            segment: self.segment.as_ref().map(cut),
             reason: self.reason.as_ref().map(cut),
             fields: None,
             ..self.clone()

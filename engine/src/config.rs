@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use strandline_disk::BLOCK;
+use strandline_disk::uring::HostClock;
 
 /// How a segment's blocks are prepared before it takes its first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -176,6 +177,10 @@ pub struct Config {
     /// A deliberate defect, for tests that prove that they would notice it.
     #[cfg(feature = "simulation")]
     pub sabotage: Option<Sabotage>,
+    /// The clocks that the store reads, for tests that set the wall clock wrong.
+    #[cfg(feature = "simulation")]
+    #[serde(skip)]
+    pub clock: HostClock,
 }
 
 /// A deliberate defect of the engine. The disk's own lies live in `strandline_disk::sim`.
@@ -327,6 +332,8 @@ impl Config {
             adopt_unknown: false,
             #[cfg(feature = "simulation")]
             sabotage: None,
+            #[cfg(feature = "simulation")]
+            clock: HostClock::default(),
         }
     }
 
@@ -444,6 +451,14 @@ impl CheckedConfig {
     #[must_use]
     pub fn arena_bytes_min(&self) -> usize {
         (arena_bytes_for(u64::from(self.commit_bytes_max)) as usize).max(ARENA_BYTES_MIN)
+    }
+
+    /// The clocks that the store reads.
+    pub(crate) fn host_clock(&self) -> HostClock {
+        #[cfg(feature = "simulation")]
+        return self.clock.clone();
+        #[cfg(not(feature = "simulation"))]
+        HostClock::default()
     }
 
     /// Whether this deliberate defect is wanted.

@@ -45,12 +45,13 @@ pub use removal::exchange::Removed;
 pub use removal::pressure::{Marks, Pressure, Stage};
 pub use segment::time::Time;
 pub use shard::OpenReport;
+pub use shard::clock::{CLOCK_TOLERANCE_MS, ClockAnchor, RESTART_GAP_MS, RESTART_GRACE_MS, StoreClock};
 pub use shard::command::ReadAnswer;
 pub use shard::orphan::{GivenUp, LetGo, Sighted};
 pub use shard::policies::{Changed, PolicyChange};
-pub use shard::verb::{LogInfo, Rot, Sealed, SegmentInfo, SegmentState, Truncated, Verified};
+pub use shard::verb::{LogInfo, Restamped, Rot, Sealed, SegmentInfo, SegmentState, Truncated, Verified};
 pub use store::{
     Appending, Asked, Counters, Follower, Inventory, ListedSegments, Log, Pin, PolicyDesk, ReadOptions, Reading,
     RootEntry, Seeking, Store, WaitingOrphan,
 };
-pub use strandline_disk::{Capabilities, DiskError, EntryKind};
+pub use strandline_disk::{Capabilities, DiskError, EntryKind, Now};

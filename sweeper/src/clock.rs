@@ -4,6 +4,10 @@ use crate::decide::{ClockGuard, Now, Reading};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+use strandline::Store;
+
+/// A time that was believed is made durable when the one that is durable is further from it than this, in milliseconds.
+pub const KEEP_SURE_MS: u64 = 10 * 60 * 1000;
 
 /// Reads them.
 #[must_use]
@@ -12,6 +16,16 @@ pub fn read() -> Reading {
     let boot = clock_gettime(ClockId::Boottime);
     let boot_ms = (boot.tv_sec as u64).saturating_mul(1_000).saturating_add(boot.tv_nsec as u64 / 1_000_000);
     Reading { wall_ms: wall.as_millis().try_into().unwrap_or(u64::MAX), boot_ms }
+}
+
+/// Reads them as a store does.
+#[must_use]
+pub fn read_of(store: &Store) -> Reading {
+    reading(store.now())
+}
+
+fn reading(now: strandline::Now) -> Reading {
+    Reading { wall_ms: now.wall_ms, boot_ms: now.boot_ns / 1_000_000 }
 }
 
 /// A guard that several hold: what an operator confirms is confirmed for all, and it outlives whoever makes the passes.
@@ -23,6 +37,35 @@ impl SharedClock {
     #[must_use]
     pub fn observe(&self, at: Reading) -> Now {
         self.guard().observe(at)
+    }
+
+    /// The guard of a store's clock. It begins where the clocks stood when the store was opened, or when its time was confirmed since, and with
+    /// the last time that the store was sure of by then: all of it was read with the manifest, and cannot be missing.
+    #[must_use]
+    pub fn of(store: &Store) -> SharedClock {
+        let anchor = store.clock().anchor();
+        SharedClock::from(ClockGuard::open(reading(anchor.at), anchor.last_ms))
+    }
+
+    /// Has the store keep the time that a pass believed, durably, when the one that it keeps is far from it. One that cannot be kept now is
+    /// kept by a later pass.
+    pub(crate) fn keep(&self, store: &Store, now: &Now) {
+        self.keep_beyond(store, now, KEEP_SURE_MS);
+    }
+
+    /// Has it keep the present time, if that is believed: nobody sweeps from now on.
+    pub(crate) fn keep_last(&self, store: &Store) {
+        self.keep_beyond(store, &self.observe(read_of(store)), 0);
+    }
+
+    fn keep_beyond(&self, store: &Store, now: &Now, distance_ms: u64) {
+        let (None, Some(sure_ms)) = (now.held, self.guard().sure_ms()) else { return };
+        let kept_ms = store.clock().sure_ms();
+        if kept_ms.is_none_or(|kept_ms| kept_ms.abs_diff(sure_ms) > distance_ms)
+            && let Err(error) = store.keep_sure_time(sure_ms)
+        {
+            tracing::warn!(%error, "the time that was believed last could not be kept");
+        }
     }
 
     /// What [`SharedClock::observe`] would say. Nothing is remembered of it.

@@ -50,6 +50,7 @@ impl Sweep {
     /// [`Skip`]: nothing was done, and the pass is to be made again.
     pub fn pass(&mut self, store: &Store, at: Reading, limits: &Limits) -> Result<Report, Skip> {
         let now = self.clock.observe(at);
+        self.clock.keep(store, &now);
         let kept = kept::read(store, limits, &self.pins)?;
         let mut plan = decide::plan(&kept.logs, &now, &limits.caps, self.turn.clone());
         let (expire, roll) = (std::mem::take(&mut plan.expire), std::mem::take(&mut plan.roll));

@@ -3,7 +3,7 @@
 use crate::bell::Bell;
 use crate::clock::{self, SharedClock};
 use crate::confirmed::Confirmed;
-use crate::decide::{self, ClockGuard, LogExplained, Mode, SegmentExplained};
+use crate::decide::{self, LogExplained, Mode, SegmentExplained};
 use crate::explain::Asked;
 use crate::orphans::{OrphanLimits, OrphanReport, OrphanSweep};
 use crate::pass::{Limits, Skip, Sweep};
@@ -13,7 +13,7 @@ use crate::worker::{Every, Tended, Worker};
 use std::sync::Arc;
 use std::time::Duration;
 use strandline::id::SegmentId;
-use strandline::{LogId, Store};
+use strandline::{LogId, Restamped, Store, VerbError};
 
 /// When passes are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Sweeper {
     /// # Errors
     /// As [`Sweeper::start`].
     pub fn start_with_pins(store: Arc<Store>, schedule: Schedule, pins: PinBoard) -> std::io::Result<Sweeper> {
-        let clock = SharedClock::from(ClockGuard::open(clock::read(), newest_stamp_ms(&store)));
+        let clock = SharedClock::of(&store);
         let bell = Arc::<Bell>::default();
         let mut seen = (store.policies().changes(), store.pressure().risen);
         let sweep = Sweep::new(clock.clone()).with_pins(pins.clone());
@@ -110,9 +110,10 @@ impl Sweeper {
         self.retention.health().is_well() && self.orphans.iter().all(|worker| worker.health().is_well())
     }
 
-    /// An operator says that the wall clock is right: what was held because it jumped goes on.
+    /// An operator says that the wall clock is right: what was held because it jumped goes on, in the engine's timers too.
     pub fn confirm_time(&self) {
-        self.clock.confirm(clock::read());
+        self.store.confirm_time();
+        self.clock.confirm(clock::read_of(&self.store));
         self.nudge();
     }
 
@@ -127,6 +128,17 @@ impl Sweeper {
         count
     }
 
+    /// Gives a sealed segment whose seal time lies over 10 minutes ahead of the clock the present time, durably, and has a pass made. `actor` is
+    /// who wants it, for the audit log. Refused while the clock is held, by the rules by which passes hold it.
+    ///
+    /// # Errors
+    /// As [`Store::restamp_seal`].
+    pub fn restamp_seal(&self, segment: &SegmentId, actor: &str) -> Result<Restamped, VerbError> {
+        let restamped = self.store.restamp_seal(segment, actor)?;
+        self.retention.nudge();
+        Ok(restamped)
+    }
+
     /// What the host holds back.
     #[must_use]
     pub fn pins(&self) -> &PinBoard {
@@ -138,7 +150,7 @@ impl Sweeper {
     /// # Errors
     /// [`Skip`]: a pass would be skipped as well.
     pub fn explain_log(&self, log: &LogId) -> Result<Option<LogExplained>, Skip> {
-        self.asked().log(log, clock::read())
+        self.asked().log(log, clock::read_of(&self.store))
     }
 
     /// The same for one segment.
@@ -146,7 +158,7 @@ impl Sweeper {
     /// # Errors
     /// As [`Sweeper::explain_log`].
     pub fn explain_segment(&self, segment: &SegmentId) -> Result<Option<SegmentExplained>, Skip> {
-        self.asked().segment(segment, clock::read())
+        self.asked().segment(segment, clock::read_of(&self.store))
     }
 
     fn asked(&self) -> Asked<'_> {
@@ -157,9 +169,9 @@ impl Sweeper {
     }
 }
 
-/// The newest time that the store has stamped, so that a gap to it is seen.
-fn newest_stamp_ms(store: &Store) -> Option<u64> {
-    let inventory = store.inventory().ok()?;
-    let segments = inventory.values().flatten().flat_map(|log| &log.segments);
-    segments.flat_map(|segment| [Some(segment.opened_at_ms), segment.sealed_at_ms]).flatten().max().filter(|ms| *ms > 0)
+impl Drop for Sweeper {
+    /// The workers are stopped behind this. What the clock says now is the last that this store is sure of.
+    fn drop(&mut self) {
+        self.clock.keep_last(&self.store);
+    }
 }

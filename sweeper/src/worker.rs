@@ -288,7 +288,7 @@ impl<P: Pass> Shared<P> {
             // One bad pass stops no later one.
             let passed = catch_unwind(AssertUnwindSafe(|| {
                 let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
-                pass.pass(&self.store, clock::read(), &self.every.limits)
+                pass.pass(&self.store, clock::read_of(&self.store), &self.every.limits)
             }));
             let (passed, took) = (passed.ok(), began.elapsed());
             let again = matches!(&passed, Some(Ok(report)) if P::is_due_again(report));

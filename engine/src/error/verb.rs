@@ -46,6 +46,38 @@ pub enum VerbError {
         /// The segment.
         segment: SegmentId,
     },
+    /// The seal time of the segment is not so far ahead of the clock that it would hold anything.
+    #[error(
+        "segment {segment} was sealed at {sealed_at_ms}, which is not over 10 minutes ahead of the clock ({now_ms}): it expires in its time, there is nothing to restamp"
+    )]
+    SealTimeNotAhead {
+        /// The segment.
+        segment: SegmentId,
+        /// When it was sealed, wall ms.
+        sealed_at_ms: u64,
+        /// What the clock says, wall ms.
+        now_ms: u64,
+    },
+    /// The clock is not believed, so nothing is stamped by it.
+    #[error(
+        "segment {segment} was sealed at {sealed_at_ms}, and the clock ({now_ms}) that would give it another time is not believed: set it right or confirm it, then restamp"
+    )]
+    ClockHeld {
+        /// The segment.
+        segment: SegmentId,
+        /// When it was sealed, wall ms.
+        sealed_at_ms: u64,
+        /// What the clock says, wall ms.
+        now_ms: u64,
+    },
+    /// An older release can still open the store, and would not after this.
+    #[error(
+        "segment {segment} cannot be restamped while an older release can still open the store: finish the upgrade"
+    )]
+    NotFinalized {
+        /// The segment.
+        segment: SegmentId,
+    },
     /// What would have to be read does not verify.
     #[error("segment {segment} is damaged at {position}: nothing was changed")]
     Damaged {
@@ -128,6 +160,35 @@ pub enum VerbError {
     /// The shard's thread died; open the store again.
     #[error("the shard's thread ended (a panic, or its ring failed): open the store again")]
     ShardGone,
+}
+
+impl VerbError {
+    /// Its short name, as the audit log has it.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            VerbError::NoSuchLog { .. } => "no_such_log",
+            VerbError::NoSuchSegment { .. } => "no_such_segment",
+            VerbError::OutOfRange { .. } => "out_of_range",
+            VerbError::NotOldest { .. } => "not_oldest",
+            VerbError::NotSealed { .. } => "not_sealed",
+            VerbError::SealTimeNotAhead { .. } => "seal_time_not_ahead",
+            VerbError::ClockHeld { .. } => "clock_held",
+            VerbError::NotFinalized { .. } => "not_finalized",
+            VerbError::Damaged { .. } => "damaged",
+            VerbError::Known { .. } => "known",
+            VerbError::Foreign { .. } => "foreign",
+            VerbError::Host { .. } => "host",
+            VerbError::Latched { .. } => "latched",
+            VerbError::PinTooLarge { .. } => "pin_too_large",
+            VerbError::SegmentMaxAgeTooShort { .. } => "segment_max_age_too_short",
+            VerbError::Disk(_) => "disk",
+            VerbError::Manifest(_) => "manifest",
+            VerbError::Overloaded { .. } => "overloaded",
+            VerbError::Closed => "closed",
+            VerbError::ShardGone => "shard_gone",
+        }
+    }
 }
 
 impl<T> Unanswered for Result<T, VerbError> {

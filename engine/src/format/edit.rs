@@ -200,6 +200,18 @@ pub enum Edit {
     },
     /// What is said of policies.
     Policy(PolicyEdit),
+    /// The wall clock was believed at this time.
+    ClockSure {
+        /// What it said, wall ms.
+        wall_ms: u64,
+    },
+    /// The seal time of a sealed segment, which lay ahead of the clock, was given another value.
+    SealRestamped {
+        /// The segment.
+        segment: SegmentId,
+        /// When it counts as sealed from now on, wall ms.
+        sealed_at_ms: u64,
+    },
 }
 
 impl Edit {

@@ -34,6 +34,8 @@ impl Edit {
             Edit::Dirty { .. } => 16,
             Edit::SeqUsed { .. } => 17,
             Edit::Policy(edit) => edit.kind(),
+            Edit::ClockSure { .. } => 24,
+            Edit::SealRestamped { .. } => 25,
         }
     }
 
@@ -43,7 +45,7 @@ impl Edit {
         let log = |log: &LogId| 4 + 2 + log.topic.as_bytes().len();
         let segment = |segment: &SegmentId| log(&segment.log) + 4;
         let fields = match self {
-            Edit::Opened { .. } => 8,
+            Edit::Opened { .. } | Edit::ClockSure { .. } => 8,
             Edit::LogCreated { log: of } => log(of),
             Edit::Prepared { segment: of, .. } => segment(of) + FILE_BYTES,
             Edit::Live { segment: of, .. } => segment(of) + 8 + 8,
@@ -54,7 +56,7 @@ impl Edit {
             Edit::Gone { .. } => 16,
             Edit::Truncated { log: of, .. } => log(of) + 8 + 8,
             Edit::Replaced { segment: of, .. } => segment(of) + FILE_BYTES + 7 * 8,
-            Edit::Shrunk { segment: of, .. } => segment(of) + 8,
+            Edit::Shrunk { segment: of, .. } | Edit::SealRestamped { segment: of, .. } => segment(of) + 8,
             Edit::LogDeleted { log: of } | Edit::Dirty { log: of } => log(of),
             Edit::LogFenced { log: of, .. } => log(of) + 1 + 8,
             Edit::Clean { segment: of, .. } => segment(of) + 8 + 8 + 8,
@@ -70,6 +72,7 @@ impl Edit {
         writer.u32((self.encoded_bytes() - EDIT_HEADER_BYTES) as u32);
         match self {
             Edit::Opened { life } => writer.u64(life.0),
+            Edit::ClockSure { wall_ms } => writer.u64(*wall_ms),
             Edit::LogCreated { log } | Edit::LogDeleted { log } | Edit::Dirty { log } => write_log(writer, log),
             Edit::Prepared { segment, uid, generation, size, look_ahead, written } => {
                 write_segment(writer, segment);
@@ -102,9 +105,9 @@ impl Edit {
             }
             Edit::Gone { uid } => writer.u128(uid.0),
             Edit::Replaced { .. } => self.write_replaced(writer),
-            Edit::Shrunk { segment, size } => {
+            Edit::Shrunk { segment, size: number } | Edit::SealRestamped { segment, sealed_at_ms: number } => {
                 write_segment(writer, segment);
-                writer.u64(*size);
+                writer.u64(*number);
             }
             Edit::LogFenced { log, until } => {
                 write_log(writer, log);
@@ -204,6 +207,8 @@ fn read_fields(kind: u8, fields: &mut Reader<'_>) -> Result<Edit, EditError> {
         16 => Edit::Dirty { log: read_log(fields)? },
         17 => Edit::SeqUsed { segment: read_segment(fields)? },
         18..=23 => Edit::Policy(PolicyEdit::read_fields(kind, fields)?),
+        24 => Edit::ClockSure { wall_ms: read_u64(fields)? },
+        25 => Edit::SealRestamped { segment: read_segment(fields)?, sealed_at_ms: read_u64(fields)? },
         unknown => return Err(EditError::Kind(unknown)),
     };
     Ok(edit)
@@ -417,7 +422,9 @@ pub(super) mod tests {
                 edit(15, &[&segment_bytes, &[1; 8], &[2; 8], &[3; 8]]),
             ),
             (Edit::Dirty { log }, edit(16, &[&log_bytes])),
-            (Edit::SeqUsed { segment }, edit(17, &[&segment_bytes])),
+            (Edit::SeqUsed { segment: segment.clone() }, edit(17, &[&segment_bytes])),
+            (Edit::ClockSure { wall_ms: number(1) }, edit(24, &[&[1; 8]])),
+            (Edit::SealRestamped { segment, sealed_at_ms: number(1) }, edit(25, &[&segment_bytes, &[1; 8]])),
         ]
     }
 
@@ -479,7 +486,7 @@ pub(super) mod tests {
             (&released, reason, 0, EditError::Field("reason")),
             (&released, reason, 4, EditError::Field("reason")),
             (&live, 0, 0, EditError::Kind(0)),
-            (&live, 0, 24, EditError::Kind(24)),
+            (&live, 0, 26, EditError::Kind(26)),
             (&prepared, prepared.len() - 1, 2, EditError::Field("written")),
             (&fenced, EDIT_HEADER_BYTES + 8, 2, EditError::Field("fenced")),
             (&fenced, EDIT_HEADER_BYTES + 8, 0, EditError::Field("until")),
@@ -497,7 +504,7 @@ pub(super) mod tests {
         let reason =
             prop::sample::select(vec![ReleaseReason::Expired, ReleaseReason::Superseded, ReleaseReason::Orphan]);
         let numbers = (any::number(), any::number(), any::number(), any::number(), any::number());
-        let of_logs = (1..=17_u8, any::segment_id(), any::uid(), any::<u32>().prop_map(Generation), reason, numbers);
+        let of_logs = (1..=19_u8, any::segment_id(), any::uid(), any::<u32>().prop_map(Generation), reason, numbers);
         let of_logs =
             of_logs.prop_map(|(kind, segment, uid, generation, reason, (first, second, third, fourth, fifth))| {
                 match kind {
@@ -538,7 +545,9 @@ pub(super) mod tests {
                         last_store_time_ms: third,
                     },
                     16 => Edit::Dirty { log: segment.log },
-                    _ => Edit::SeqUsed { segment },
+                    17 => Edit::SeqUsed { segment },
+                    18 => Edit::ClockSure { wall_ms: first },
+                    _ => Edit::SealRestamped { segment, sealed_at_ms: first },
                 }
             });
         prop_oneof![3 => of_logs, 1 => any_policy_edit().prop_map(Edit::Policy)]
@@ -552,7 +561,7 @@ pub(super) mod tests {
 
         #[test]
         fn any_bytes_are_refused_or_read_back(
-            kind in 0..25_u8,
+            kind in 0..27_u8,
             topic in prop::collection::vec(any::<u8>(), 0..6),
             tail in prop::collection::vec(any::<u8>(), 0..110),
             length in prop::option::of(0..140_u32),

@@ -11,4 +11,4 @@ pub mod tail_cache;
 pub use dormant::{Dormant, clean_edit};
 pub use flight::{Flight, Level, Queued, Receipt, Staged, Waiting};
 pub use shared::Shared;
-pub use state::{Log, Making, Successor, Unprepared};
+pub use state::{Log, Making, STAMP_AHEAD_MAX_MS, Successor, Unprepared};

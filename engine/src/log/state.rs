@@ -326,8 +326,8 @@ impl<A> Log<A> {
     }
 }
 
-/// How far a log's last stamp may lie ahead of the clock, in milliseconds.
-const STAMP_AHEAD_MAX_MS: u64 = 10 * 60 * 1000;
+/// How far a stamp may lie ahead of the clock, in milliseconds.
+pub const STAMP_AHEAD_MAX_MS: u64 = 10 * 60 * 1000;
 
 #[cfg(test)]
 mod tests {

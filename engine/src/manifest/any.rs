@@ -20,20 +20,23 @@ pub(super) fn step(state: &mut State, group: &[Edit]) -> bool {
 /// A history of groups over two logs of three segments each, with small numbers, so that edits often follow each other. It starts with
 /// a sealed segment and a live one.
 pub(super) fn edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
-    prop::collection::vec(group(), 0..60).prop_map(|groups| {
-        let [first, second] = [0, 1].map(|seq| segment_of(0, seq));
-        let file = |segment| prepared(segment, uid_of(segment, 1), Generation(0), true);
-        let live = |segment: &SegmentId| Edit::Live { segment: segment.clone(), base: Offset(0), opened_at_ms: 1 };
-        let began = [
-            Edit::LogCreated { log: first.log.clone() },
-            file(&first),
-            file(&second),
-            live(&first),
-            sealed(&first, 1),
-            live(&second),
-        ];
-        began.into_iter().map(|edit| vec![edit]).chain(groups).collect()
-    })
+    let groups = prop::collection::vec(group(), 0..60);
+    groups.prop_map(|groups| began().into_iter().map(|edit| vec![edit]).chain(groups).collect())
+}
+
+/// A log with a segment that was sealed at 4, and one that took its first record at 1.
+pub(super) fn began() -> [Edit; 6] {
+    let [first, second] = [0, 1].map(|seq| segment_of(0, seq));
+    let file = |segment| prepared(segment, uid_of(segment, 1), Generation(0), true);
+    let live = |segment: &SegmentId| Edit::Live { segment: segment.clone(), base: Offset(0), opened_at_ms: 1 };
+    [
+        Edit::LogCreated { log: first.log.clone() },
+        file(&first),
+        file(&second),
+        live(&first),
+        sealed(&first, 1),
+        live(&second),
+    ]
 }
 
 fn group() -> impl Strategy<Value = Vec<Edit>> {
@@ -62,7 +65,7 @@ fn policy_edit() -> impl Strategy<Value = PolicyEdit> {
 }
 
 fn group_of_a_log() -> impl Strategy<Value = Vec<Edit>> {
-    (0..24_u8, segment(), 1..5_u128, 0..4_u32, 0..5_u64, 0..5_u64, any::<bool>()).prop_map(
+    (0..27_u8, segment(), 1..5_u128, 0..4_u32, 0..5_u64, 0..5_u64, any::<bool>()).prop_map(
         |(kind, segment, uid, generation, first, second, flag)| {
             let log = segment.log.clone();
             let (uid, generation) = (uid_of(&segment, uid), Generation(generation));
@@ -87,6 +90,8 @@ fn group_of_a_log() -> impl Strategy<Value = Vec<Edit>> {
                     return vec![next, Edit::Released { segment, uid: old, generation, reason, hold_until_ms: 0 }];
                 }
                 15 => Edit::Shrunk { segment, size: first },
+                24 => Edit::ClockSure { wall_ms: first },
+                25 | 26 => Edit::SealRestamped { segment, sealed_at_ms: first },
                 16 => Edit::LogDeleted { log },
                 17 => Edit::LogFenced { log, until: flag.then_some(Offset(first)) },
                 18 => Edit::Clean {
@@ -111,7 +116,7 @@ fn segment() -> impl Strategy<Value = SegmentId> {
     (0..2_u32, 0..3_u32).prop_map(|(range, seq)| segment_of(range, seq))
 }
 
-fn segment_of(range: u32, seq: u32) -> SegmentId {
+pub(super) fn segment_of(range: u32, seq: u32) -> SegmentId {
     SegmentId {
         log: LogId { topic: Topic::new("t").expect("short"), range: RangeNumber::new(range).expect("small") },
         seq: Seq::new(seq).expect("small"),

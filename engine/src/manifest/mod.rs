@@ -11,6 +11,7 @@ pub mod policies;
 mod runtime;
 mod snapshot;
 pub mod state;
+mod times;
 
 pub use crate::error::ManifestError;
 pub use edits::Edits;

@@ -14,7 +14,8 @@ impl State {
     pub fn reserved_bytes(&self) -> usize {
         let logs: usize = self.logs.iter().map(|(id, log)| log.reserved_bytes(id)).sum();
         let released: usize = self.released.values().map(|released| released_bytes(&released.segment)).sum();
-        Edit::Opened { life: self.life }.encoded_bytes() + logs + released + self.policies_bytes()
+        let clock = Edit::ClockSure { wall_ms: 0 }.encoded_bytes();
+        Edit::Opened { life: self.life }.encoded_bytes() + clock + logs + released + self.policies_bytes()
     }
 
     /// How many more bytes this state would reserve with this edit; 0 for one whose room was taken before.
@@ -39,6 +40,7 @@ impl State {
     #[must_use]
     pub fn snapshot(&self) -> Vec<Edit> {
         let mut edits = vec![Edit::Opened { life: self.life }];
+        edits.extend(self.clock_sure_ms.map(|wall_ms| Edit::ClockSure { wall_ms }));
         for (id, log) in &self.logs {
             log.snapshot(id, &mut edits);
         }

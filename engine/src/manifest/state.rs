@@ -18,6 +18,8 @@ pub struct State {
     pub released: BTreeMap<Uid, ReleasedRecord>,
     /// What is said of policies.
     pub policies: Arc<Policies>,
+    /// The last time at which the wall clock was believed, wall ms; none where nobody ever said so.
+    pub clock_sure_ms: Option<u64>,
 }
 
 /// What the manifest says of a log.
@@ -201,6 +203,8 @@ impl State {
                 log.last_seq = log.last_seq.max(Some(segment.seq));
             }
             Edit::Policy(edit) => self.apply_policy(edit)?,
+            Edit::ClockSure { wall_ms } => self.clock_sure_ms = Some(*wall_ms),
+            Edit::SealRestamped { segment, sealed_at_ms } => self.restamp(segment, *sealed_at_ms)?,
         }
         Ok(())
     }
@@ -223,7 +227,7 @@ impl State {
         record.ok_or_else(|| format!("segment {segment} was never prepared"))
     }
 
-    fn sealed(&mut self, segment: &SegmentId) -> Result<&mut SegmentRecord, String> {
+    pub(super) fn sealed(&mut self, segment: &SegmentId) -> Result<&mut SegmentRecord, String> {
         let record = self.segment(segment)?;
         match record.stage {
             Stage::Sealed { .. } => Ok(record),

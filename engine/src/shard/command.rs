@@ -10,7 +10,7 @@ use crate::pending::{Answer, Places, Unanswered};
 use crate::segment::time::Time;
 pub use crate::shard::answer::{RawAnswer, ReadAnswer, ReadBatches, SeekAnswer, Unverified, offset_of, verified};
 use crate::shard::orphan::OrphanAsked;
-use crate::shard::policies::PolicyAsked;
+use crate::shard::policies::{PolicyAsked, RestampNoted};
 use crate::shard::verb::{LogInfo, Verb, Verdict};
 use crate::sync::{self, ArrayQueue, AtomicBool};
 use event_listener::{Event, EventListener, IntoNotification};
@@ -131,6 +131,17 @@ pub enum Command {
     },
     /// Change something about policies. Asked of the shard that keeps the manifest.
     Policy(PolicyAsked),
+    /// Keep a wall time that was believed, durably. Asked of the shard that keeps the manifest.
+    SureTime {
+        /// The time, wall ms.
+        wall_ms: u64,
+        /// Who waits for it.
+        answer: Answer<Verdict<()>>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Add to the audit log what came of a wish to restamp a seal time. Asked of the shard that keeps the manifest.
+    NoteRestamp(RestampNoted),
     /// A pin was let go of.
     Unpinned {
         /// The log.

@@ -3,6 +3,7 @@
 mod adopt;
 mod ahead;
 mod answer;
+pub mod clock;
 pub mod command;
 mod commit;
 mod disown;
@@ -24,6 +25,7 @@ mod receive;
 mod recover;
 mod report;
 mod rest;
+mod restamp;
 mod roll;
 pub mod rouse;
 mod seek;

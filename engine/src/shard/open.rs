@@ -1,6 +1,7 @@
 //! Open: from a directory to shards that take appends. First the manifest, by the shard that keeps it; then each shard its share of
 //! the logs.
 
+use super::clock::StoreClock;
 use super::command::{LogNumber, Queue};
 use super::recover::{Recovered, Recovery};
 use super::report::OpenReport;
@@ -91,12 +92,15 @@ pub async fn open<D: Disk>(
 /// [`OpenError`].
 pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<Opened<D>, OpenError> {
     assert!(!sabotaged!(config, PanicOnOpen), "a deliberate panic");
-    let started_ns = disk.now().boot_ns;
+    // What is done first may take long: the clocks are compared from here on.
+    let opened_at = disk.now();
+    let started_ns = opened_at.boot_ns;
     let store = manifest::identity::identify(disk, config).await?;
     let name = Name::new(layout::MANIFEST_DIRECTORY).expect("a plain name");
     let directory = transfer::open_directory(disk, &disk.root(), &name).await?;
     let loaded = manifest::load::load(disk, &directory, store).await?;
     let mut manifest = loaded.manifest;
+    let clock = StoreClock::open(opened_at, manifest.state());
     let life = Life(manifest.state().life.0 + 1);
     let (mut strays, known) = strays(disk, &manifest)?;
     if known == 0 && !config.adopt_unknown {
@@ -108,7 +112,7 @@ pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<
     let trash = trash::find(disk, manifest.state(), degraded).await?;
     strays.extend(trash.foreign);
     let spares = Spares::new(config.spare_bytes_max, pooled.spares).with_half_removed(pooled.half_removed);
-    let siblings = Arc::new(Siblings::new(spares).with_trash(trash.held, degraded));
+    let siblings = Arc::new(Siblings::new(spares).with_trash(trash.held, degraded).with_clock(clock));
     see_how_much_room_there_is(disk, config, &siblings);
 
     // Durable before anything is written: two lives never write batches with the same number.

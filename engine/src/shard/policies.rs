@@ -4,12 +4,14 @@
 use super::command::Admitted;
 use super::shard::{Event, Shard};
 use super::siblings::Siblings;
+use super::verb::{Restamped, Verdict};
 use crate::audit::{self, AuditLog, AuditRecord};
 use crate::config::{CheckedConfig, sabotaged};
-use crate::error::{ManifestError, PolicyError};
+use crate::error::{ManifestError, PolicyError, VerbError};
 use crate::format::manifest::{Edit, PolicyEdit};
 use crate::host::HostBindings;
-use crate::id::Topic;
+use crate::id::{SegmentId, Topic};
+use crate::layout;
 use crate::manifest::{Edits, Manifest, PublishedPolicies};
 use crate::pending::{Answer, pair};
 use crate::policy::{BINDING_LEVEL, FIELD_LEVEL, Fields, Gate, POLICIES_MAX, Policies, Policy, PolicyName, Vocabulary};
@@ -82,17 +84,37 @@ pub struct PolicyAsked {
     pub admitted: Admitted,
 }
 
+/// What came of a wish to restamp the seal time of a segment, and who wants it said.
+pub struct RestampNoted {
+    /// The segment.
+    pub segment: SegmentId,
+    /// Who wanted it, for the audit log.
+    pub actor: String,
+    /// What came of it.
+    pub result: Verdict<Restamped>,
+    /// Who waits for it to be said.
+    pub answer: Answer<PolicyAnswer>,
+    /// Its share of the limits.
+    pub admitted: Admitted,
+}
+
+/// What there is to do for whoever writes the audit log.
+enum Task {
+    Change(PolicyAsked),
+    Note(RestampNoted),
+}
+
 /// Changes that wait for the one before.
 #[derive(Default)]
 pub(super) struct Waiting {
-    asked: RefCell<VecDeque<PolicyAsked>>,
+    asked: RefCell<VecDeque<Task>>,
     at_work: Cell<bool>,
     audit: RefCell<AuditLog>,
 }
 
 impl Waiting {
-    /// The next change. Without one the work ends.
-    fn next(&self) -> Option<PolicyAsked> {
+    /// The next one. Without it the work ends.
+    fn next(&self) -> Option<Task> {
         let next = self.asked.borrow_mut().pop_front();
         self.at_work.set(next.is_some());
         next
@@ -108,6 +130,15 @@ impl<D: Disk> Shard<D> {
 
     /// Takes a change. It is done after those that were taken before it.
     pub(super) fn receive_policy(&mut self, asked: PolicyAsked) {
+        self.receive_task(Task::Change(asked));
+    }
+
+    /// Takes what is to be said in the audit log.
+    pub(super) fn receive_note(&mut self, noted: RestampNoted) {
+        self.receive_task(Task::Note(noted));
+    }
+
+    fn receive_task(&mut self, asked: Task) {
         // Dropped, it is answered that there is nobody.
         let Some(policies) = self.policies() else { return };
         self.policies.asked.borrow_mut().push_back(asked);
@@ -141,7 +172,15 @@ struct Clerk<D> {
 
 impl<D: Disk> Clerk<D> {
     async fn work(&self) {
-        while let Some(PolicyAsked { change, actor, answer, admitted }) = self.waiting.next() {
+        while let Some(task) = self.waiting.next() {
+            let PolicyAsked { change, actor, answer, admitted } = match task {
+                Task::Change(asked) => asked,
+                Task::Note(RestampNoted { segment, actor, result, answer, admitted }) => {
+                    let unaudited = self.note(record_of_restamp(&segment, &actor, &result)).await;
+                    admitted.answer(answer, Ok(Changed { unaudited }));
+                    continue;
+                }
+            };
             let result = self.carry_out(&change).await;
             if sabotaged!(self.config, AnswerPolicyBeforeEdit) {
                 admitted.answer(answer, result.map(|()| Changed::default()));
@@ -316,6 +355,27 @@ fn record(change: &PolicyChange, actor: &str, result: &Result<(), PolicyError>) 
             AuditRecord { event: "global_policy_set", fields: Some(fields.clone()), ..base }
         }
         PolicyChange::Finalize { .. } => AuditRecord { event: "upgrade_finalized", ..base },
+    }
+}
+
+/// The line of a seal time that was restamped, or was to be.
+fn record_of_restamp(segment: &SegmentId, actor: &str, result: &Verdict<Restamped>) -> AuditRecord {
+    let outcome = match result {
+        Ok(_) => "done",
+        Err(VerbError::Manifest(ManifestError::Disk(_) | ManifestError::Gone) | VerbError::ShardGone) => "unknown",
+        Err(_) => "refused",
+    };
+    let (done, refused) = (result.as_ref().ok(), result.as_ref().err());
+    AuditRecord {
+        event: "seal_restamped",
+        actor: audit::text(actor),
+        segment: Some(audit::text(layout::directory_name(segment).as_str())),
+        sealed_at_before_ms: done.map(|restamped| restamped.before_ms),
+        sealed_at_ms: done.map(|restamped| restamped.sealed_at_ms),
+        outcome,
+        code: refused.map(VerbError::code),
+        reason: refused.map(|error| audit::text(&error.to_string())),
+        ..AuditRecord::default()
     }
 }
 

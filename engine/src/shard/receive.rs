@@ -47,7 +47,9 @@ impl<D: Disk> Shard<D> {
                     drop(admitted);
                     self.receive_orphan(asked);
                 }
+                Command::SureTime { wall_ms, answer, admitted } => self.keep_sure_time(wall_ms, answer, admitted),
                 Command::Policy(asked) => self.receive_policy(asked),
+                Command::NoteRestamp(noted) => self.receive_note(noted),
                 Command::Unpinned { log, admitted } => {
                     drop(admitted);
                     self.release_below_the_start(log);

@@ -1,5 +1,6 @@
 //! Roll: when the active segment is full or old, its prepared successor takes its place. Plain code, it only swaps files.
 
+use super::clock::StoreClock;
 use super::command::LogNumber;
 use super::prepare::Urgency;
 use super::shard::Shard;
@@ -19,7 +20,7 @@ use crate::segment::time::Latest;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use strandline_disk::Disk;
+use strandline_disk::{Disk, Now};
 
 /// How long after a failure the next segment is not tried again, in nanoseconds: what needs it meanwhile is refused at once.
 pub(super) const PREPARE_RETRY_NS: u64 = 100_000_000;
@@ -36,9 +37,8 @@ impl<D: Disk> Shard<D> {
         let log = &mut self.logs[number.0];
         let Some(first) = log.queued.front() else { return Err(Hold::Event) };
         let length = total_length(first.batch.payload().len());
-        let wall_ms = self.now.wall_ms;
         if let Some(active) = log.active.as_ref() {
-            let old = is_old(active.opened_at_ms, age_of(&self.config, log), wall_ms);
+            let old = is_old(active.opened_at_ms, age_of(&self.config, log), self.now, &self.siblings.clock);
             let rolls = first.rolls() && active.base < log.staged_end;
             if !rolls && !old && active.has_room(length) {
                 if active.may_fly(length) {
@@ -149,7 +149,10 @@ impl<D: Disk> Shard<D> {
         let Some(opened_at_ms) = log.active.as_ref().map(|active| active.opened_at_ms).or(head) else { return };
         let lived_ms = self.now.wall_ms.saturating_sub(opened_at_ms);
         let left_ns = (age.as_millis() as u64).saturating_sub(lived_ms).saturating_mul(1_000_000);
-        let due_ns = self.now.boot_ns.saturating_add(left_ns.clamp(AGE_RETRY_NS, AGE_LOOK_NS));
+        // While the clock is not believed nothing is old, and what would be due at once is looked at now and then.
+        let believed = self.siblings.clock.believes(self.now);
+        let soonest_ns = if believed { AGE_RETRY_NS } else { AGE_LOOK_NS };
+        let due_ns = self.now.boot_ns.saturating_add(left_ns.clamp(soonest_ns, AGE_LOOK_NS));
         self.timers.set(number, Timer::Age, due_ns);
     }
 
@@ -162,14 +165,14 @@ impl<D: Disk> Shard<D> {
         }
         let dormant = log.dormant.as_ref().and_then(|dormant| log.closed_at(dormant.seq));
         if let (Some(age), Some(head)) = (age_of(&self.config, log), dormant) {
-            if is_old(head.opened_at_ms, Some(age), self.now.wall_ms) {
+            if is_old(head.opened_at_ms, Some(age), self.now, &self.siblings.clock) {
                 return self.rouse(number); // What it is roused to is old at once.
             }
             return self.watch_age(number);
         }
         let Some(active) = &log.active else { return };
         let idle = log.queued.is_empty() && log.latch.is_none() && self.closing.is_none();
-        if idle && is_old(active.opened_at_ms, age_of(&self.config, log), self.now.wall_ms) {
+        if idle && is_old(active.opened_at_ms, age_of(&self.config, log), self.now, &self.siblings.clock) {
             if log.is_settled() {
                 self.queue.counters.rolls.fetch_add(1, Ordering::Relaxed);
                 return self.close_active(number);
@@ -185,9 +188,10 @@ pub(super) fn age_of<A>(config: &CheckedConfig, log: &Log<A>) -> Option<Duration
     log.options.segment_max_age.unwrap_or(config.segment_max_age)
 }
 
-/// Whether a segment is rolled for its age.
-fn is_old(opened_at_ms: u64, age: Option<Duration>, wall_ms: u64) -> bool {
-    age.is_some_and(|age| u128::from(wall_ms.saturating_sub(opened_at_ms)) >= age.as_millis())
+/// Whether a segment is rolled for its age. No age counts while the wall clock cannot be believed.
+fn is_old(opened_at_ms: u64, age: Option<Duration>, now: Now, clock: &StoreClock) -> bool {
+    let lived_ms = now.wall_ms.saturating_sub(opened_at_ms);
+    age.is_some_and(|age| u128::from(lived_ms) >= age.as_millis()) && clock.believes(now)
 }
 
 /// The full segment, as one that takes no more appends.

@@ -1,6 +1,7 @@
 //! Siblings: what the shards of a store share. One device is below all of them, so that a flush that failed concerns each, and one
 //! root directory, whose names any of them may give or take away.
 
+use super::clock::StoreClock;
 use crate::id::{SegmentId, Uid};
 use crate::removal::exchange::Exchange;
 use crate::removal::going::Outgoing;
@@ -26,6 +27,8 @@ pub struct Siblings {
     pub(super) arriving: Held,
     /// The manifest was read from one copy, the other being damaged.
     pub(super) degraded: bool,
+    /// Whether the wall clock can be believed.
+    pub clock: StoreClock,
     logs: AtomicUsize,
 }
 
@@ -83,6 +86,12 @@ impl Siblings {
     pub fn with_trash(self, held: BTreeSet<Uid>, degraded: bool) -> Siblings {
         let held = held.into_iter().map(|uid| (uid, None)).collect();
         Siblings { held: Held(Mutex::new(held)), degraded, ..self }
+    }
+
+    /// With this clock.
+    #[must_use]
+    pub fn with_clock(self, clock: StoreClock) -> Siblings {
+        Siblings { clock, ..self }
     }
 
     /// Claims the directories of segments that the manifest may not know: one in which a segment is being made looks like a stray until

@@ -6,7 +6,7 @@ use crate::id::{Epoch, Generation, LogId, Offset, SegmentId, Seq, Uid};
 use crate::log::shared::Bounds;
 use crate::pending::Answer;
 use serde::Serialize;
-use strandline_disk::Position;
+use strandline_disk::{DiskError, Position};
 
 /// What a verb is answered.
 pub type Verdict<T> = Result<T, VerbError>;
@@ -131,6 +131,17 @@ pub struct Verified {
     pub rot: Vec<Rot>,
 }
 
+/// A seal time that lay ahead of the clock was given another value, durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restamped {
+    /// What it was, wall ms.
+    pub before_ms: u64,
+    /// What it is, wall ms.
+    pub sealed_at_ms: u64,
+    /// Why the audit log does not say so yet. The change stands all the same, and the line is written with the next one.
+    pub unaudited: Option<DiskError>,
+}
+
 /// What is asked of a log. Each is done after what was asked before it.
 pub enum Verb {
     /// Takes no appends any more; repairs up to an offset are taken.
@@ -184,6 +195,13 @@ pub enum Verb {
         /// Who waits for it.
         answer: Answer<OrphanAnswer<GivenUp>>,
     },
+    /// Gives a seal time that lies ahead of the clock the present time.
+    RestampSeal {
+        /// Of which segment.
+        seq: Seq,
+        /// Who waits for it.
+        answer: Answer<Verdict<Restamped>>,
+    },
     /// Gives up the log.
     Delete {
         /// Who waits for it.
@@ -220,6 +238,7 @@ impl Verb {
             | Verb::Delete { answer }
             | Verb::RebuildIndex { answer, .. } => answer.give(Err(error)),
             Verb::GiveUp { answer, .. } => answer.give(Err(error.into())),
+            Verb::RestampSeal { answer, .. } => answer.give(Err(error)),
             Verb::Seal { answer, .. } => answer.give(Err(error)),
             Verb::Truncate { answer, .. } => answer.give(Err(error)),
             Verb::Stats { answer } => answer.give(Err(error)),

@@ -115,6 +115,7 @@ impl<D: Disk> Shard<D> {
             Verb::GiveUp { seq, uid, hold_until_ms, answer } => {
                 self.give_segment_up(number, seq, (uid, hold_until_ms), answer);
             }
+            Verb::RestampSeal { seq, answer } => self.restamp_seal(number, seq, answer),
             Verb::Delete { answer } => self.delete_log(number, answer),
             Verb::Stats { answer } => answer.give(Ok(self.info(number))),
             Verb::Verify { seq, answer } => self.verify(number, seq, answer),

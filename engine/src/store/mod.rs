@@ -1,5 +1,6 @@
 //! The store: what an embedder holds. It starts the shard's thread and hands commands to it.
 
+mod clock;
 mod follower;
 mod log;
 mod orphans;

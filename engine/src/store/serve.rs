@@ -298,6 +298,7 @@ pub(super) fn options(config: &CheckedConfig) -> UringOptions {
             DirectIo::Auto => DirectMode::Auto,
             DirectIo::Off => DirectMode::Off,
         },
+        clock: config.host_clock(),
         ..UringOptions::default()
     }
 }

@@ -121,6 +121,15 @@ impl Store {
         self.shards.iter().find_map(|shard| shard.policies.as_ref())
     }
 
+    pub(super) fn config(&self) -> &CheckedConfig {
+        &self.config
+    }
+
+    /// What the shards share.
+    pub(super) fn siblings(&self) -> &Siblings {
+        &self.siblings
+    }
+
     pub(super) fn host(&self) -> Option<&SharedHost> {
         self.config.host.as_ref()
     }

@@ -5,12 +5,7 @@
 
 use std::fmt;
 
-/// How far wall time may be from where the boot clock says it should be, in milliseconds.
-pub const CLOCK_TOLERANCE_MS: u64 = 5 * 60 * 1000;
-/// A store that was closed for longer than this, in milliseconds, does not believe its clock at once.
-pub const RESTART_GAP_MS: u64 = 24 * 60 * 60 * 1000;
-/// How long it then waits for an operator, in milliseconds of the boot clock.
-pub const RESTART_GRACE_MS: u64 = 60 * 60 * 1000;
+pub use strandline::{CLOCK_TOLERANCE_MS, RESTART_GAP_MS, RESTART_GRACE_MS};
 
 /// Both clocks, read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +99,8 @@ struct Reopened {
 }
 
 impl ClockGuard {
-    /// Starts at the open of a store. `last_sure_ms` is what [`ClockGuard::sure_ms`] last said in the store's former life, or the
-    /// store's newest stamp; `None` in a store that is new.
+    /// Starts where both clocks stood when a store was opened. `last_sure_ms` is the newest of what [`ClockGuard::sure_ms`] said in the store's
+    /// former life, as far as that is kept, and the store's stamps; `None` in a store that is new.
     #[must_use]
     pub fn open(at: Reading, last_sure_ms: Option<u64>) -> ClockGuard {
         let far = |last_ms: &u64| at.wall_ms.abs_diff(*last_ms) > RESTART_GAP_MS;

@@ -5,6 +5,7 @@ mod common;
 mod explained;
 mod hosts;
 mod orphans;
+mod restarts;
 mod stopping;
 mod timers;
 

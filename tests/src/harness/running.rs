@@ -15,6 +15,7 @@ use strandline::pending::{Pending, pair};
 use strandline::removal::exchange::Removed;
 use strandline::removal::pressure::{Pressure, Stage};
 use strandline::removal::remover::{Remover, Settings};
+use strandline::shard::clock::StoreClock;
 use strandline::shard::command::{
     AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue, Refused,
 };
@@ -381,6 +382,12 @@ impl Running {
     #[must_use]
     pub fn removed(&self) -> Removed {
         self.siblings.removal.done.removed()
+    }
+
+    /// Whether the wall clock is believed.
+    #[must_use]
+    pub fn clock(&self) -> &StoreClock {
+        &self.siblings.clock
     }
 
     /// How short of room the disk is, as far as the store knows.

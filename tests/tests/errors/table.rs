@@ -46,6 +46,8 @@ const POLICY_REFUSALS: &str = "tests/tests/policies/refusals.rs";
 const POLICY_CRASHES: &str = "tests/tests/policies/crashes.rs";
 const POLICY_SURFACES: &str = "tests/tests/policies/surfaces.rs";
 const ORPHANS: &str = "sweeper/tests/passes/orphans.rs";
+const CLOCK: &str = "tests/tests/simulated/clock.rs";
+const RESTARTS: &str = "sweeper/tests/passes/restarts.rs";
 const HOSTS: &str = "sweeper/tests/passes/hosts.rs";
 const PRESSURE: &str = "tests/tests/simulated/pressure.rs";
 const ROOT: &str = "engine/disk/tests/uring/root.rs";
@@ -152,6 +154,13 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("LogError::TooManyRanges", VERBS, "options_that_cannot_work_are_refused_and_name_the_field"),
     ("VerbError::NoSuchLog", VERBS, "a_log_that_was_deleted_says_so_to_whoever_holds_it"),
     ("VerbError::NoSuchSegment", VERBS, "only_the_oldest_sealed_segment_is_deleted_and_one_that_is_gone_is_no_error"),
+    ("VerbError::SealTimeNotAhead", CLOCK, "what_cannot_be_restamped_is_refused_with_its_seal_time_and_what_to_do"),
+    ("VerbError::ClockHeld", CLOCK, "what_cannot_be_restamped_is_refused_with_its_seal_time_and_what_to_do"),
+    (
+        "VerbError::NotFinalized",
+        RESTARTS,
+        "a_store_of_an_older_release_keeps_no_time_and_restamps_nothing_until_its_upgrade_is_finished",
+    ),
     ("VerbError::NotOldest", VERBS, "only_the_oldest_sealed_segment_is_deleted_and_one_that_is_gone_is_no_error"),
     ("VerbError::NotSealed", VERBS, "only_the_oldest_sealed_segment_is_deleted_and_one_that_is_gone_is_no_error"),
     ("VerbError::OutOfRange", VERBS, "an_offset_that_is_not_in_the_log_is_refused_by_every_verb_that_takes_one"),

@@ -111,6 +111,11 @@ fn later_verbs() -> Vec<Golden> {
         ),
         frame("edit-dirty", [Edit::Dirty { log: log() }]),
         frame("edit-seq-used", [Edit::SeqUsed { segment: segment.clone() }]),
+        frame("edit-clock-sure", [Edit::ClockSure { wall_ms: 1_700_000_004_000 }]),
+        frame(
+            "edit-seal-restamped",
+            [Edit::SealRestamped { segment: segment.clone(), sealed_at_ms: 1_700_000_005_000 }],
+        ),
     ]
 }
 

@@ -5,6 +5,7 @@ mod cases;
 mod cases_of_crashes;
 mod cases_of_deletion;
 mod cases_of_full_disks;
+mod clock;
 mod crash;
 mod faults;
 mod levels;

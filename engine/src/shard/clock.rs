@@ -1,0 +1,141 @@
+//! The clock of a store: both clocks as they stood when it was opened, and whether the wall clock can be believed since then.
+//!
+//! The shards roll nothing by age while it cannot. What a sweep decides by age it holds by rules of its own, which begin with what is
+//! kept here: the anchor, and the last time that the store was sure of.
+
+use crate::manifest::state::State;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use strandline_disk::Now;
+
+/// How far wall time may be from where the boot clock says it should be, in milliseconds.
+pub const CLOCK_TOLERANCE_MS: u64 = 5 * 60 * 1000;
+/// A store that was closed for longer than this, in milliseconds, does not believe its clock at once.
+pub const RESTART_GAP_MS: u64 = 24 * 60 * 60 * 1000;
+/// How long it then waits for an operator, in milliseconds of the boot clock.
+pub const RESTART_GRACE_MS: u64 = 60 * 60 * 1000;
+
+/// What stands for no time at all.
+const NEVER: u64 = u64::MAX;
+
+/// Both clocks as they stood together once, and the last time before it that is not in doubt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockAnchor {
+    /// Both clocks when the store was opened, or when an operator confirmed the time.
+    pub at: Now,
+    /// The last wall time that the store was sure of by then, in milliseconds: the newest of the time that it keeps durably and the times of its
+    /// segments. 0 where it holds data and none of them is known. None in a store that is new, and when the time was confirmed.
+    pub last_ms: Option<u64>,
+}
+
+impl ClockAnchor {
+    /// Whether the wall clock can be believed.
+    #[must_use]
+    pub fn believes(&self, now: Now) -> bool {
+        let elapsed_ms = boot_ms(now).saturating_sub(boot_ms(self.at));
+        let jumped = now.wall_ms.abs_diff(self.at.wall_ms.saturating_add(elapsed_ms)) > CLOCK_TOLERANCE_MS;
+        let rested = self.last_ms.is_some_and(|last_ms| self.at.wall_ms.abs_diff(last_ms) > RESTART_GAP_MS);
+        !jumped && !(rested && elapsed_ms < RESTART_GRACE_MS)
+    }
+}
+
+/// The clock of an open store, for any thread.
+#[derive(Debug)]
+pub struct StoreClock {
+    anchor: Mutex<ClockAnchor>,
+    sure_ms: AtomicU64,
+}
+
+impl Default for StoreClock {
+    fn default() -> StoreClock {
+        StoreClock { anchor: Mutex::default(), sure_ms: AtomicU64::new(NEVER) }
+    }
+}
+
+impl StoreClock {
+    /// Anchors it where both clocks stood when a store was opened whose manifest says this.
+    #[must_use]
+    pub fn open(at: Now, state: &State) -> StoreClock {
+        let last_ms = state.clock_sure_ms.max(state.newest_stamp_ms());
+        let sure_ms = AtomicU64::new(state.clock_sure_ms.unwrap_or(NEVER));
+        StoreClock { anchor: Mutex::new(ClockAnchor { at, last_ms }), sure_ms }
+    }
+
+    /// What the clocks are held against.
+    #[must_use]
+    pub fn anchor(&self) -> ClockAnchor {
+        *self.lock()
+    }
+
+    /// Whether the wall clock can be believed.
+    #[must_use]
+    pub fn believes(&self, now: Now) -> bool {
+        self.anchor().believes(now)
+    }
+
+    /// An operator says that the wall clock is right.
+    pub fn confirm(&self, now: Now) {
+        *self.lock() = ClockAnchor { at: now, last_ms: None };
+    }
+
+    /// The last wall time that was believed and is kept durably, in milliseconds.
+    #[must_use]
+    pub fn sure_ms(&self) -> Option<u64> {
+        Some(self.sure_ms.load(Ordering::Relaxed)).filter(|ms| *ms != NEVER)
+    }
+
+    /// This one is durable now.
+    pub(super) fn note_sure(&self, wall_ms: u64) {
+        self.sure_ms.store(wall_ms, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ClockAnchor> {
+        self.anchor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn boot_ms(now: Now) -> u64 {
+    now.boot_ns / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALL_MS: u64 = 1_700_000_000_000;
+
+    fn at(wall_ms: u64, boot_ms: u64) -> Now {
+        Now { wall_ms, boot_ns: boot_ms * 1_000_000 }
+    }
+
+    fn opened(sure_ms: Option<u64>) -> StoreClock {
+        StoreClock::open(at(WALL_MS, 50_000), &State { clock_sure_ms: sure_ms, ..State::default() })
+    }
+
+    #[test]
+    fn a_clock_is_believed_while_it_is_no_more_than_five_minutes_off_however_long_that_lasts() {
+        let clock = opened(None);
+        for later_ms in [0, 1_000, 400 * 86_400_000] {
+            let wall_ms = WALL_MS + later_ms;
+            for (off_ms, believed) in [(0, true), (300_000, true), (300_001, false), (86_400_000, false)] {
+                assert_eq!(clock.believes(at(wall_ms + off_ms, 50_000 + later_ms)), believed, "{off_ms} ahead");
+                assert_eq!(clock.believes(at(wall_ms - off_ms, 50_000 + later_ms)), believed, "{off_ms} behind");
+            }
+        }
+        clock.confirm(at(WALL_MS + 86_400_000, 60_000));
+        assert!(clock.believes(at(WALL_MS + 86_400_000, 60_000)) && !clock.believes(at(WALL_MS, 60_000)));
+    }
+
+    #[test]
+    fn a_rest_of_over_a_day_to_either_side_is_waited_for_an_hour_or_until_it_is_confirmed() {
+        assert!(opened(Some(WALL_MS - RESTART_GAP_MS)).believes(at(WALL_MS, 50_000)), "a day is not over a day");
+        for last_ms in [0, WALL_MS - RESTART_GAP_MS - 1, WALL_MS + RESTART_GAP_MS + 1] {
+            let clock = opened(Some(last_ms));
+            let later = |ms: u64| at(WALL_MS + ms, 50_000 + ms);
+            assert!(!clock.believes(later(RESTART_GRACE_MS - 1)) && clock.believes(later(RESTART_GRACE_MS)));
+            assert_eq!(clock.sure_ms(), Some(last_ms));
+            clock.confirm(later(10));
+            assert!(clock.believes(later(10)));
+        }
+    }
+}
