@@ -165,7 +165,7 @@ pub struct Config {
     /// The fields of policies that the host gives a meaning, at most 16 names of at most 64 bytes; any other is refused. Default
     /// `spread_by`.
     pub host_fields: Vec<String>,
-    /// Size of the audit log in bytes: a multiple of 16,384 from 64 KiB to 64 MiB. It is made at the first change of a policy, and its oldest
+    /// Size of the audit log in bytes: a multiple of 16,384 from 64 KiB to 64 MiB. It is made at its first line, and its oldest
     /// quarter makes room for the newest. Default 4 MiB.
     pub audit_bytes: u64,
     /// The host that decides which segments exist: it is asked before one is made. None by default: the store decides by itself.

@@ -108,7 +108,7 @@ pub struct Plan {
     pub held: Vec<Held>,
     /// The active segments that are rolled by age, after the expiries.
     pub roll: Vec<(SegmentId, Roll)>,
-    /// Seal times that lie ahead of the clock, for an operator to restamp.
+    /// Seal times that lie ahead of the clock, for an operator to restamp (`Sweeper::restamp_seal`).
     pub stamps_ahead: Vec<(SegmentId, StampAhead)>,
     /// Why no age counted, if so.
     pub clock_held: Option<Hold>,

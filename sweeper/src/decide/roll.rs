@@ -106,7 +106,8 @@ impl fmt::Display for StampAhead {
         let StampAhead { stamp_ms, ahead_ms } = self;
         write!(
             f,
-            "its time {stamp_ms} lies {ahead_ms} ms ahead of the clock: it expires by age that much late unless it is restamped"
+            "its time {stamp_ms} lies {ahead_ms} ms ahead of the clock: it expires by age that much late unless \
+             restamp_seal gives it the present time"
         )
     }
 }
