@@ -7,8 +7,7 @@ use crate::policy::{HOST_FIELD_BYTES_MAX, HOST_FIELDS_MAX, is_own_field};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
-use strandline_disk::BLOCK;
-use strandline_disk::uring::HostClock;
+use strandline_disk::{BLOCK, HostClock};
 
 /// How a segment's blocks are prepared before it takes its first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -13,6 +13,7 @@ pub mod disk;
 pub mod doorbell;
 pub mod error;
 pub mod handle;
+mod host_clock;
 mod memory;
 pub mod name;
 pub mod position;
@@ -31,6 +32,7 @@ pub use disk::{Access, Disk, Entry, EntryKind, OpenFile, Operation, Outcome, Spa
 pub use doorbell::Doorbell;
 pub use error::{DiskError, Verb};
 pub use handle::{Directory, File};
+pub use host_clock::HostClock;
 pub use name::Name;
 pub use position::Position;
 pub use rustix::io::Errno;

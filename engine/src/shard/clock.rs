@@ -35,7 +35,8 @@ impl ClockAnchor {
         let elapsed_ms = boot_ms(now).saturating_sub(boot_ms(self.at));
         let jumped = now.wall_ms.abs_diff(self.at.wall_ms.saturating_add(elapsed_ms)) > CLOCK_TOLERANCE_MS;
         let rested = self.last_ms.is_some_and(|last_ms| self.at.wall_ms.abs_diff(last_ms) > RESTART_GAP_MS);
-        !jumped && !(rested && elapsed_ms < RESTART_GRACE_MS)
+        let waits = rested && elapsed_ms < RESTART_GRACE_MS;
+        !jumped && !waits
     }
 }
 

@@ -1,9 +1,9 @@
 //! How a disk ends: nothing in flight may outlive what it reads and writes.
 
 use super::operation::CANCEL;
-use super::ring::boot_ns;
 use super::shared::Shared;
 use crate::disk::{Operation, Wait};
+use crate::host_clock::boot_ns;
 use crate::slot::Token;
 use io_uring::opcode;
 use rustix::io::Errno;

@@ -17,7 +17,6 @@ mod direct;
 mod drain;
 mod drive;
 mod filesystem;
-mod host_clock;
 mod limits;
 mod look;
 mod mounts;
@@ -32,7 +31,6 @@ mod shared;
 mod uring_disk;
 
 pub use counters::RingCounters;
-pub use host_clock::HostClock;
 pub use look::Look;
 pub use options::{DirectMode, UringOptions};
 pub use root::{LOCK_NAME, RootLock};

@@ -1,6 +1,6 @@
 //! What a caller may choose about a ring. Holds values only; what was obtained is in the capability report.
 
-use super::host_clock::HostClock;
+use crate::host_clock::HostClock;
 use std::time::Duration;
 
 /// Whether files may be opened for direct I/O.

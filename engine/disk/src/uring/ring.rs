@@ -8,6 +8,7 @@ use super::setup_error::SetupError;
 use crate::buffer::Pool;
 use crate::capabilities;
 use crate::disk::Wait;
+use crate::host_clock::boot_ns;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -204,12 +205,6 @@ fn patience(wait: Wait) -> Patience {
             nanoseconds => Patience::Limited(Duration::from_nanos(nanoseconds)),
         },
     }
-}
-
-/// Nanoseconds since boot, suspended time included.
-pub(super) fn boot_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 pub(super) fn errno(error: &std::io::Error) -> Errno {

@@ -5,7 +5,6 @@
 
 use super::counters::RingCounters;
 use super::descriptors::Descriptors;
-use super::host_clock::HostClock;
 use super::operation::{self, Answer, CANCEL, DOORBELL, Parts, Prepared, Sleeps};
 use super::ring::{Landed, Ring};
 use super::root::RootLock;
@@ -15,6 +14,7 @@ use crate::disk::{Access, Operation, Success, Wait};
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
 use crate::handle::{Directory, File, Released};
+use crate::host_clock::HostClock;
 use crate::slot::{InFlight, Slots, Token};
 use io_uring::{opcode, types};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};

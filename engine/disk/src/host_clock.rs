@@ -1,6 +1,5 @@
 //! The clocks of the host, and a wall clock that a test has set wrong.
 
-use super::ring::boot_ns;
 use crate::clock::Now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,6 +30,12 @@ impl HostClock {
         let ahead_ms = self.ahead_ms.as_ref().map_or(0, |ahead_ms| ahead_ms.load(Ordering::Relaxed));
         Now { wall_ms: wall_ms.saturating_add_signed(ahead_ms), boot_ns: boot_ns() }
     }
+}
+
+/// Nanoseconds since boot, suspended time included.
+pub(crate) fn boot_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl PartialEq for HostClock {
