@@ -1,8 +1,8 @@
 //! The governor: how fast bytes may go. A plain function of what commits took meanwhile: no clock, no I/O.
 //!
 //! To free a written block costs the device a discard, and a burst of discards stalls every append on it. So a file is shrunk in steps.
-//! The rate of the steps follows the appends: up while they stay well within the budget, down at once when they do not. Where half the rate
-//! has not made them faster it is not the rate that they wait for: to go slowly would only make it longer, and the rate goes back to what
+//! The rate of the steps follows the appends: up while they stay well within the budget, down at once when they do not. Where at half the
+//! rate no fewer of them wait, and no less, it is not the rate that they wait for: to go slowly would only make it longer, and the rate goes back to what
 //! it was for a while. The size of a step follows what a step takes: an append that meets one waits for it, so it may take no more than
 //! half the budget.
 
@@ -33,7 +33,7 @@ const CALM_WINDOWS: usize = 8;
 const CALM_SAMPLES_MIN: u64 = 100;
 /// Up to this part of what they may take, in percent, appends bear more.
 const EASY_PERCENT: u64 = 85;
-/// Appends that are no faster than this part of before, in percent, are not helped by going slower.
+/// Appends are helped by going slower when their p99, or how many of them are over the budget, has come to this part of before, in percent.
 const HELPED_PERCENT: u64 = 75;
 /// How long the rate then stays, as long as appends do not get this much slower, in percent of before, in nanoseconds.
 const FIRM_NS: u64 = 10_000_000_000;
@@ -55,6 +55,16 @@ pub struct Allowed {
 struct Before {
     rate: u64,
     p99_ns: u64,
+    /// Commits over the bound, of a thousand.
+    over: u64,
+}
+
+impl Before {
+    /// Whether appends are better off than then: those that wait do so for less long, or they are fewer.
+    fn is_helped_by(&self, p99_ns: u64, over: u64) -> bool {
+        let is_less = |now: u64, then: u64| now.saturating_mul(100) <= then.saturating_mul(HELPED_PERCENT);
+        is_less(p99_ns, self.p99_ns) || is_less(over, self.over)
+    }
 }
 
 /// Going slower has not helped: until then commits may have this p99.
@@ -149,31 +159,31 @@ impl Governor {
             return;
         }
         self.alone = count < SAMPLES_FEW;
-        let p99_ns = window.p99_ns();
-        self.rate = if self.alone { self.rate / 2 * 3 } else { self.next_rate(p99_ns, now_ns) };
+        self.rate = if self.alone { self.rate / 2 * 3 } else { self.next_rate(&window, now_ns) };
         self.rate = self.rate.min(RATE_MAX).max(self.allowed.rate_min);
         (self.before, self.since_ns) = (seen, now_ns);
     }
 
-    /// The rate after a window of this p99.
-    fn next_rate(&mut self, p99_ns: u64, now_ns: u64) -> u64 {
+    /// The rate after a window of such commits.
+    fn next_rate(&mut self, window: &Seen, now_ns: u64) -> u64 {
         self.firm = self.firm.filter(|firm| now_ns < firm.until_ns);
         let bound = self.firm.map_or(self.budget_ns, |firm| firm.p99_ns.max(self.budget_ns));
+        let (p99_ns, over) = (window.p99_ns(), window.over_per_mille(bound));
         if p99_ns <= bound {
             self.slowing = None;
             let percent = if p99_ns > bound / 100 * EASY_PERCENT { 100 } else { 110 };
             return self.rate * percent / 100;
         }
-        let before = *self.slowing.get_or_insert(Before { rate: self.rate, p99_ns });
+        let before = *self.slowing.get_or_insert(Before { rate: self.rate, p99_ns, over });
         let is_half = self.rate <= before.rate / 2;
-        if is_half && p99_ns > before.p99_ns / 100 * HELPED_PERCENT {
+        if is_half && !before.is_helped_by(p99_ns, over) {
             let p99_ns = before.p99_ns.max(p99_ns) / 100 * FIRM_PERCENT;
             (self.firm, self.slowing) = (Some(Firm { until_ns: now_ns.saturating_add(FIRM_NS), p99_ns }), None);
             return before.rate;
         }
         self.held_back += 1;
         if is_half {
-            self.slowing = Some(Before { rate: self.rate, p99_ns }); // It helped, and not enough yet.
+            self.slowing = Some(Before { rate: self.rate, p99_ns, over }); // It helped, and not enough yet.
         }
         let percent = if p99_ns > bound.saturating_mul(2) { 50 } else { 70 };
         self.rate * percent / 100
@@ -279,6 +289,23 @@ mod tests {
         assert!(slow > 0, "it has tried");
         assert!(slow <= 20, "for {slow} windows of 800: {rates:?}");
         assert!(rates.iter().all(|rate| *rate >= RATE_FIRST / 3), "{rates:?}");
+    }
+
+    #[test]
+    fn a_slower_rate_helps_also_when_those_that_wait_wait_as_long_but_are_fewer() {
+        let (mut governor, latencies) = governor();
+        let mut now = 0;
+        governor.begin(latencies.seen(), now);
+        for _ in 0..50 {
+            // Each MiB a second has one commit in five thousand wait, and that for 3 ms.
+            let slow = governor.rate() / MIB * SAMPLES_MIN / 5_000;
+            (0..slow).for_each(|_| latencies.note(3_000_000));
+            (slow..SAMPLES_MIN).for_each(|_| latencies.note(200_000));
+            now += WINDOW_NS;
+            governor.look(latencies.seen(), now);
+        }
+        let rate = governor.rate();
+        assert!((30 * MIB..=60 * MIB).contains(&rate), "at 50 MiB/s one in a hundred waits: {rate}");
     }
 
     #[test]

@@ -68,6 +68,13 @@ impl Seen {
         self.0.iter().sum()
     }
 
+    /// How many took longer than `ns`, of a thousand; those in its class count as no longer.
+    #[must_use]
+    pub fn over_per_mille(&self, ns: u64) -> u64 {
+        let over: u64 = self.0[class_of(ns) + 1..].iter().sum();
+        over * 1_000 / self.count().max(1)
+    }
+
     /// The latency that 99 of 100 did not exceed, in nanoseconds, rounded up to the end of its class; 0 without any.
     #[must_use]
     pub fn p99_ns(&self) -> u64 {
@@ -112,6 +119,16 @@ mod tests {
         let p99 = latencies.seen().p99_ns();
         assert!((900_000..=900_000 * 9 / 8 + 1).contains(&p99), "{p99}");
         assert_eq!(Seen::default().p99_ns(), 0);
+    }
+
+    #[test]
+    fn those_that_took_longer_are_counted_and_those_of_the_same_class_are_not() {
+        let latencies = Latencies::default();
+        (0..950).for_each(|_| latencies.note(100_000));
+        (0..50).for_each(|_| latencies.note(3_000_000));
+        let seen = latencies.seen();
+        assert_eq!([50_000, 100_000, 1_000_000, 3_000_000].map(|ns| seen.over_per_mille(ns)), [1_000, 50, 50, 0]);
+        assert_eq!((Seen::default().over_per_mille(0), seen.over_per_mille(u64::MAX)), (0, 0));
     }
 
     #[test]
