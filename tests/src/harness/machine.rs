@@ -138,6 +138,10 @@ impl Machine {
                 self.world.jump_clock(delta_ms);
                 Ok(())
             }
+            Step::LetPass(ms) => {
+                self.world.let_pass(ms);
+                Ok(())
+            }
             Step::Reopen => {
                 self.close()?;
                 self.recover(None)

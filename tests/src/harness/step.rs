@@ -129,6 +129,8 @@ pub enum Step {
     Idle,
     /// Moves the wall clock.
     Jump(i64),
+    /// Lets so many milliseconds go by on both clocks.
+    LetPass(u64),
     /// Closes the store and opens it again.
     Reopen,
     /// The process dies; the store is opened again.

@@ -146,7 +146,11 @@ pub fn choose(random: &mut Random, logs: usize) -> Step {
         }
         76..84 => Step::Answer,
         84..88 => Step::Idle,
-        88..90 => Step::Jump(random.pick(&[-3_600_000, -60_000, -500, 500, 60_000, 3_600_000])),
+        88..90 => match random.pick(&[-3_600_000, -60_000, -500, 500, 60_000, 3_600_000]) {
+            // An hour that the wall clock jumps ahead would let nothing roll by age any more.
+            ahead_ms @ 3_600_000 => Step::LetPass(ahead_ms as u64),
+            delta_ms => Step::Jump(delta_ms),
+        },
         90..92 => Step::Reopen,
         92..95 => Step::Kill { again_after },
         95..98 => Step::PowerFailure { loss: loss(random), again_after },

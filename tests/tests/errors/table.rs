@@ -96,6 +96,7 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("OrphanError::Pinned", HOSTS, "a_segment_that_somebody_holds_or_that_is_not_the_oldest_stays"),
     ("OrphanError::Verb", HOSTS, "a_segment_that_somebody_holds_or_that_is_not_the_oldest_stays"),
     ("LookupFailed", HOSTS, "a_host_that_fails_is_late_or_leaves_one_out_stops_the_pass"),
+    ("ForgetFailed", HOSTS, "the_host_forgets_what_expires_before_the_store_does_and_what_it_keeps_stays"),
     ("Overloaded", ROOM, "too_many_appends_are_refused_at_once_and_the_batch_comes_back"),
     ("AppendError::BatchTooLarge", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),
     ("AppendError::TooManyRecords", APPEND, "a_batch_at_each_limit_is_taken_and_one_past_it_is_refused"),
