@@ -31,13 +31,22 @@ impl<D: Disk> Filler<D> {
 
     /// A file is being made, or should be.
     pub(super) fn has_work(&self) -> bool {
-        self.filling.is_some() || self.wanted().is_some()
+        self.is_needed() || (self.filling.is_some() && self.is_short())
     }
 
-    /// The file that is to be made, unless that failed just now.
-    fn wanted(&self) -> Option<Wanted> {
-        let may = self.disk.now().boot_ns >= self.from_ns;
-        may.then(|| self.exchange.spares.wanted(self.spares_min)).flatten()
+    /// Whether a file is asked for, unless one could not be made just now.
+    fn is_needed(&self) -> bool {
+        let half_made = self.filling.as_ref().map(|filling| filling.spare.size);
+        self.may() && self.exchange.spares.asks_for_more(half_made, self.spares_min)
+    }
+
+    fn may(&self) -> bool {
+        self.disk.now().boot_ns >= self.from_ns
+    }
+
+    /// The disk is short of room.
+    fn is_short(&self) -> bool {
+        self.exchange.gauge.stage() > Stage::Calm
     }
 
     /// One burst of zeros, when appends leave room for it.
@@ -45,10 +54,13 @@ impl<D: Disk> Filler<D> {
     /// # Errors
     /// What the disk answered: the file was given up, and the next is tried after a while.
     pub(super) async fn burst(&mut self) -> Result<(), DiskError> {
-        if self.exchange.gauge.stage() > Stage::Calm {
+        if self.is_short() {
             if let Some(filling) = self.filling.take() {
                 self.give_up(filling).await;
             }
+            return Ok(());
+        }
+        if !self.is_needed() {
             return Ok(());
         }
         let commits = self.exchange.latencies.count();
@@ -82,7 +94,7 @@ impl<D: Disk> Filler<D> {
             return Ok(Some(filling));
         }
         let has_room = |wanted: &Wanted| self.exchange.spares.take_room(wanted.size);
-        let Some(wanted) = self.wanted().filter(has_room) else { return Ok(None) };
+        let Some(wanted) = self.exchange.spares.wanted(self.spares_min).filter(has_room) else { return Ok(None) };
         let size = wanted.size;
         match Filling::begin(&self.disk, wanted, commits).await {
             Ok(filling) => Ok(Some(filling)),

@@ -75,6 +75,15 @@ impl Spares {
         Some(Wanted { size: *size, segment: missed.segment.clone() })
     }
 
+    /// Whether a file is asked for: another one, or the rest of one of this size that is half made. That one waits while enough have come back
+    /// of others, because an append may meet each burst of zeros.
+    pub(super) fn asks_for_more(&self, half_made: Option<u64>, files_min: usize) -> bool {
+        match half_made {
+            Some(size) => self.held().files.get(&size).map_or(0, Vec::len) < files_min,
+            None => self.wanted(files_min).is_some(),
+        }
+    }
+
     /// With what is left of files that were being removed when the process died.
     #[must_use]
     pub fn with_half_removed(self, uids: Vec<Uid>) -> Spares {
@@ -204,6 +213,7 @@ pub struct Spare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::{LogId, RangeNumber, Seq, Topic};
 
     const MIB: u64 = 1 << 20;
 
@@ -230,6 +240,28 @@ mod tests {
         assert!(spares.take(MIB).is_some());
         assert!(spares.take_room(MIB));
         assert!(!Spares::new(0, []).take_room(MIB), "a pool of no bytes is off");
+    }
+
+    #[test]
+    fn a_file_that_is_half_made_waits_while_enough_have_come_back_of_others() {
+        let spares = Spares::new(8 * MIB, []);
+        let log = LogId { topic: Topic::new("t").expect("a name"), range: RangeNumber::default() };
+        let segment = SegmentId { log, seq: Seq::default() };
+        spares.miss(MIB, &segment);
+        assert!(!spares.asks_for_more(None, 2), "the first segment of a store finds none");
+        spares.miss(MIB, &segment);
+        assert!(spares.asks_for_more(None, 2) && spares.take_room(MIB));
+        for (number, asks) in [(1, true), (2, false)] {
+            assert!(spares.asks_for_more(Some(MIB), 2), "{number}");
+            assert!(spares.take_room(MIB));
+            spares.put(Spare { size: MIB, uid: Uid(number) });
+            assert_eq!(spares.asks_for_more(Some(MIB), 2), asks);
+        }
+        assert!(!spares.asks_for_more(None, 2) && spares.asks_for_more(Some(2 * MIB), 2));
+        assert!(
+            spares.take(MIB).is_some() && spares.asks_for_more(Some(MIB), 2),
+            "one was taken: the rest of it is made"
+        );
     }
 
     #[test]
