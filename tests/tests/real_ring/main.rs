@@ -21,4 +21,6 @@ mod room;
 #[path = "../../../engine/disk/tests/uring/seccomp.rs"]
 #[allow(dead_code, reason = "the disk's own tests use the rest of it")]
 mod seccomp;
+#[path = "../../../engine/disk/tests/uring/skipped.rs"]
+mod skipped;
 mod time;

@@ -1,6 +1,6 @@
 //! A barrier on real files, and on real file systems what the report says of barriers.
 
-use crate::mounted::{Mounted, Skipped};
+use crate::mounted::Mounted;
 use crate::support::{filled, make_file, open_at, options, place, run};
 use std::fs;
 use strandline_disk::capabilities::{Capabilities, Journal};
@@ -54,10 +54,7 @@ fn a_barrier_that_fails_says_what_it_was_and_of_which_file() {
 
 #[test]
 fn a_journalled_ext4_allows_one_barrier_for_two_files() {
-    let mut mounted = match Mounted::new(32, &["mkfs.ext4", "-q", "-F"], &[], "rw") {
-        Ok(mounted) => mounted,
-        Err(Skipped(why)) => return eprintln!("SKIPPED, the barrier was not tried on a journalled ext4: {why}"),
-    };
+    let Some(mut mounted) = Mounted::new(32, &["mkfs.ext4", "-q", "-F"], &[], "rw") else { return };
     let disk = open_at(&mounted.root(), &options());
     let report = disk.capabilities();
     assert_eq!(report.filesystem.journal, Some(Journal::Internal { mode: "ordered".into() }));
@@ -73,9 +70,8 @@ fn a_journalled_ext4_allows_one_barrier_for_two_files() {
 
 /// Opens a disk on a file system made so, and hands its report on. The disk is gone before the file system is.
 fn on(megabytes: u64, mkfs: &[&str], tune: &[&str], mount: &str, look: impl FnOnce(&Capabilities)) {
-    match Mounted::new(megabytes, mkfs, tune, mount) {
-        Ok(mounted) => look(&open_at(&mounted.root(), &options()).capabilities()),
-        Err(Skipped(why)) => eprintln!("SKIPPED, no report on {mkfs:?} {tune:?} -o {mount}: {why}"),
+    if let Some(mounted) = Mounted::new(megabytes, mkfs, tune, mount) {
+        look(&open_at(&mounted.root(), &options()).capabilities());
     }
 }
 

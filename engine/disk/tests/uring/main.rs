@@ -9,6 +9,7 @@ mod names;
 mod root;
 #[allow(dead_code, reason = "some of it is for the tests of the store")]
 mod seccomp;
+mod skipped;
 mod support;
 mod time;
 mod transfers;

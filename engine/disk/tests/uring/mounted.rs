@@ -1,5 +1,6 @@
 //! A file system of one's own: an image file on a loop device, mounted, and taken down again however the test ends.
 
+use crate::skipped::skipped;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,17 +13,22 @@ pub struct Mounted {
     mounted: bool,
 }
 
-/// Why there is no file system to test on, where that is no failure.
-pub struct Skipped(pub String);
+/// Why there is no file system to test on.
+struct Missing(String);
 
 impl Mounted {
     /// Makes an image of `megabytes` with `mkfs` (the program and its arguments), changes it with `tune` when there is any,
-    /// and mounts it. Skips where mounting is not for us: not root, no loop device, no such program.
+    /// and mounts it. None, which is said, where mounting is not for us: not root, no loop device, no such program.
     ///
     /// `JOURNAL` among the arguments of `mkfs` stands for a second device, made as a journal of its own.
-    pub fn new(megabytes: u64, mkfs: &[&str], tune: &[&str], options: &str) -> Result<Mounted, Skipped> {
+    pub fn new(megabytes: u64, mkfs: &[&str], tune: &[&str], options: &str) -> Option<Mounted> {
+        let made = Mounted::make(megabytes, mkfs, tune, options);
+        made.map_err(|Missing(why)| skipped(format_args!("{mkfs:?} {tune:?} -o {options}: {why}"))).ok()
+    }
+
+    fn make(megabytes: u64, mkfs: &[&str], tune: &[&str], options: &str) -> Result<Mounted, Missing> {
         if !rustix::process::geteuid().is_root() {
-            return Err(Skipped("only root may mount".into()));
+            return Err(Missing("only root may mount".into()));
         }
         let place = tempfile::tempdir().expect("a temporary directory");
         let mut mounted = Mounted { place, devices: Vec::new(), mounted: false };
@@ -60,7 +66,7 @@ impl Mounted {
         self.mounted = true;
     }
 
-    fn attach(&mut self, name: &str, megabytes: u64) -> Result<String, Skipped> {
+    fn attach(&mut self, name: &str, megabytes: u64) -> Result<String, Missing> {
         let image = self.place.path().join(name);
         let file = std::fs::File::create(&image).expect("made");
         file.set_len(megabytes << 20).expect("room for a sparse file");
@@ -72,9 +78,9 @@ impl Mounted {
                 Ok(device)
             }
             Ok(output) => {
-                Err(Skipped(format!("no loop device is to be had: {}", String::from_utf8_lossy(&output.stderr))))
+                Err(Missing(format!("no loop device is to be had: {}", String::from_utf8_lossy(&output.stderr))))
             }
-            Err(error) => Err(Skipped(format!("losetup: {error}"))),
+            Err(error) => Err(Missing(format!("losetup: {error}"))),
         }
     }
 }
@@ -102,11 +108,11 @@ fn unmount(point: &Path) -> bool {
     false
 }
 
-/// A program that is not installed skips the test; one that fails fails it.
-fn run(program: &str, arguments: &[&str]) -> Result<(), Skipped> {
+/// A program that is not installed is missing; one that fails fails the test.
+fn run(program: &str, arguments: &[&str]) -> Result<(), Missing> {
     let output = match Command::new(program).args(arguments).output() {
         Ok(output) => output,
-        Err(error) => return Err(Skipped(format!("{program}: {error}"))),
+        Err(error) => return Err(Missing(format!("{program}: {error}"))),
     };
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {told}");

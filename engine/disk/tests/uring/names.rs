@@ -1,5 +1,6 @@
 //! Files and directories by name, and what is refused.
 
+use crate::skipped::skipped;
 use crate::support::{descriptors_below, filled, make_file, name, open_at, open_file, options, place, run};
 use rustix::io::Errno;
 use std::fs;
@@ -53,8 +54,7 @@ fn links_and_other_kinds_are_not_opened() {
 #[test]
 fn a_file_of_somebody_else_is_not_opened() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can give a file away");
-        return;
+        return skipped("only root can give a file away");
     }
     let place = place();
     let disk = open_at(place.path(), &options());
@@ -66,8 +66,7 @@ fn a_file_of_somebody_else_is_not_opened() {
 #[test]
 fn another_mount_is_not_entered() {
     let Ok(lock) = RootLock::acquire(Path::new("/dev"), Duration::ZERO) else {
-        println!("skipped: needs a root of ours with a mount in it, which only root has in /dev");
-        return;
+        return skipped("this needs a root of ours with a mount in it, which only root has in /dev");
     };
     let disk = UringDisk::open_locked(lock, &options()).expect("a disk");
     let error = run(&disk, transfer::open_directory(&disk, &disk.root(), &name("shm"))).expect_err("refused");

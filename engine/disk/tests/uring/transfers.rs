@@ -1,5 +1,6 @@
 //! Bytes in, bytes out.
 
+use crate::skipped::skipped;
 use crate::support::{filled, make_file, name, open_at, open_file, options, place, run};
 use futures_util::future::join_all;
 use rustix::io::Errno;
@@ -96,8 +97,7 @@ fn durable_writes_into_written_extents_start_no_kernel_worker() {
         let disk = UringDisk::open_locked(lock, &options()).expect("a disk");
         let file = open_file(&disk, &disk.root(), "x").expect("opened");
         if !file.is_direct() {
-            println!("skipped: a buffered durable write waits for the drive in a worker");
-            return;
+            return skipped("a buffered durable write waits for the drive in a worker");
         }
         assert_eq!(workers(), 0, "opening a known file needs none");
         for round in 0..64_u64 {
