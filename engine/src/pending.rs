@@ -45,7 +45,7 @@ struct Kept<T> {
 }
 
 /// Bells of a shard. Threads of logs that share one are woken for each other's commits.
-const BELLS: usize = if cfg!(loom) { 1 } else { 64 };
+const BELLS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 impl<T> Clone for Places<T> {
     fn clone(&self) -> Self {

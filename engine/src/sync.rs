@@ -1,14 +1,14 @@
 //! What threads share by: each type under one name, so that a model checker can take its place.
 //!
-//! `--cfg loom` builds the engine with types that loom watches. The queue is then a stand-in that orders more than the real one does (a
-//! lock); the waker is the algorithm of the real one, step by step, over watched atomics.
+//! `--cfg loom` builds the engine with types that loom watches, `--cfg shuttle` with those of shuttle. The queue is then a stand-in that orders
+//! more than the real one does (a lock); the waker is the algorithm of the real one, step by step, over watched atomics.
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub(crate) use modelled::*;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use real::*;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod real {
     pub(crate) use crossbeam_queue::ArrayQueue;
     pub(crate) use futures_util::task::AtomicWaker;
@@ -19,6 +19,11 @@ mod real {
 
     use rustix::thread::futex;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Only a model can be broken on purpose.
+    pub(crate) const fn is_broken() -> bool {
+        false
+    }
 
     /// A count of rings that any number of threads sleeps on.
     pub(crate) struct Rings(AtomicU32);
@@ -44,17 +49,38 @@ mod real {
     }
 }
 
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 mod modelled {
-    use loom::sync::Condvar;
-    use loom::sync::atomic::AtomicUsize;
+    #[cfg(loom)]
+    use loom as checker;
+    #[cfg(shuttle)]
+    use shuttle as checker;
+
+    use checker::sync::Condvar;
+    use checker::sync::atomic::AtomicUsize;
     use std::collections::VecDeque;
     use std::sync::atomic::Ordering;
     use std::task::Waker;
 
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
-    pub(crate) use loom::sync::{Arc, Mutex};
-    pub(crate) use loom::thread_local;
+    pub(crate) use checker::sync::atomic::{AtomicBool, AtomicU64};
+    pub(crate) use checker::sync::{Arc, Mutex};
+    pub(crate) use checker::thread_local;
+
+    // Not the checker's: all threads of a model are this one.
+    std::thread_local! {
+        static BROKEN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+
+    /// Whether the models of this thread have a deliberate defect: a push then does not look whether its shard is gone.
+    pub(crate) fn is_broken() -> bool {
+        BROKEN.get()
+    }
+
+    /// Gives the models of this thread the defect, or takes it from them.
+    #[cfg(test)]
+    pub(crate) fn set_broken(is_broken: bool) {
+        BROKEN.set(is_broken);
+    }
 
     /// A thread as far as it can be woken, in place of std's. Loom's own takes an unpark that comes late for the end of whatever the
     /// thread waits for by then.

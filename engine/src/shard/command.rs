@@ -342,7 +342,7 @@ impl Queue {
             unreachable!("the queue holds every admitted command");
         }
         self.doorbell.ring();
-        if self.gone.load(Ordering::SeqCst) {
+        if self.gone.load(Ordering::SeqCst) && !sync::is_broken() {
             // The shard had emptied the queue for the last time before this push.
             while self.commands.pop().is_some() {}
         }

@@ -79,6 +79,21 @@ fn loom_a_command_that_meets_the_end_of_its_shard_is_answered() {
     });
 }
 
+/// The negative control: a push that does not look whether the shard is gone leaves its caller waiting for ever.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn loom_a_push_that_does_not_look_behind_itself_is_noticed() {
+    crate::sync::set_broken(true);
+    bounded(4, || {
+        let queue = queue(1);
+        let ending = queue.clone();
+        let shard = thread::spawn(move || ending.abandon());
+        let pending = ask(&queue, queue.admit(0).expect("room"));
+        assert!(pending.wait().is_err());
+        shard.join().expect("the shard");
+    });
+}
+
 #[test]
 fn loom_a_command_is_served_or_told_that_the_shard_is_gone_and_never_both() {
     bounded(4, || {

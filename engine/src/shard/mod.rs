@@ -16,6 +16,8 @@ mod leave;
 mod let_go;
 #[cfg(all(test, loom))]
 mod loom_models;
+#[cfg(all(test, shuttle))]
+mod shuttle_models;
 pub mod open;
 pub mod orphan;
 pub mod policies;
