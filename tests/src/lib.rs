@@ -1,9 +1,11 @@
 //! The harness of Strandline's tests: it drives a shard on the simulated disk by hand, beside a model that cannot be wrong.
 //!
 //! In `harness` nothing waits, sleeps or starts a thread: what a run does follows from its seed alone. `tiers` are the kinds of proof that are
-//! made of it, each once: the tests run them at a small size, the command `strandline-campaign` at any. `real` is for the real ring.
+//! made of it, each once: the tests run them at a small size, the command `strandline-campaign` at any; `record` keeps what was run. `real` is
+//! for the real ring.
 #![forbid(unsafe_code)]
 
 pub mod harness;
 pub mod real;
+pub mod record;
 pub mod tiers;

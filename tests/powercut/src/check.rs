@@ -8,6 +8,7 @@ use crate::work::open;
 use std::collections::BTreeSet;
 use strandline::id::SegmentId;
 use strandline::{Log, Offset, RangeNumber, ReadError, Store, layout};
+use strandline_tests::tiers::promise::{Broken, Promise};
 
 /// The bytes that one read asks for.
 const READ_BYTES: usize = 256 << 10;
@@ -23,12 +24,12 @@ pub fn check(job: &Job) -> Result<Checked, String> {
     let expected = Expected { steps, position: *position, again: again.as_ref(), clock };
     let mut checked = Checked::default();
     match open(job) {
-        Ok(store) => {
+        Ok((store, _)) => {
             check_store(&store, &expected, &mut checked);
             // This process ends now: closing in order would show nothing, and take its time.
             std::mem::forget(store);
         }
-        Err(error) => checked.violations.push(error),
+        Err(error) => checked.violations.push(Broken::new(Promise::GoesOn, error)),
     }
     Ok(checked)
 }
@@ -47,7 +48,7 @@ impl Expected<'_> {
     }
 
     /// Compares what was found of a log with all the ways in which it may be there.
-    fn compare(&self, which: usize, found: Option<&Found>) -> Result<(), String> {
+    fn compare(&self, which: usize, found: Option<&Found>) -> Result<(), Broken> {
         let mut found = found.cloned();
         let again = self.again.and_then(|again| Some((again, again.seen.iter().find(|seen| seen.log == which)?)));
         if let (Some(found), Some((again, seen))) = (&mut found, again) {
@@ -55,8 +56,15 @@ impl Expected<'_> {
             after_recovery(found, seen.end, was, AFTER_RECOVERY)?;
         }
         let ways = ways(&self.steps, which, self.position);
-        let refusals: Vec<String> = ways.iter().filter_map(|way| way.allows(found.as_ref()).err()).collect();
-        if refusals.len() == ways.len() { Err(refusals.join("; or ")) } else { Ok(()) }
+        let refusals: Vec<Broken> = ways.iter().filter_map(|way| way.allows(found.as_ref()).err()).collect();
+        // What breaks every way breaks the promise that weighs most.
+        match refusals.iter().map(|broken| broken.promise).min() {
+            Some(promise) if refusals.len() == ways.len() => {
+                let seen: Vec<String> = refusals.into_iter().map(|broken| broken.seen).collect();
+                Err(Broken::new(promise, seen.join("; or ")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -64,15 +72,23 @@ fn check_store(store: &Store, expected: &Expected, checked: &mut Checked) {
     let report = store.report();
     checked.torn_bytes = report.torn_bytes;
     for damaged in &report.damaged {
-        checked.violations.push(format!("opening says that something is damaged: {damaged}"));
+        checked.broke(Promise::Readable, format!("opening says that something is damaged: {damaged}"));
     }
     for log in 0..LOGS {
         match find(store, log) {
             Ok(found) => check_log(found.as_ref(), expected, log, checked),
-            Err(error) => checked.violations.push(format!("log {log}: {error}")),
+            Err(error) => checked.broke(Promise::GoesOn, format!("log {log}: {error}")),
         }
     }
-    checked.violations.extend(misplaced(store).unwrap_or_else(|error| vec![error]));
+    for wrong in misplaced(store).unwrap_or_else(|error| vec![error]) {
+        checked.broke(Promise::Placed, wrong);
+    }
+}
+
+impl Checked {
+    fn broke(&mut self, promise: Promise, seen: String) {
+        self.violations.push(Broken::new(promise, seen));
+    }
 }
 
 fn find(store: &Store, log: usize) -> Result<Option<Log>, String> {
@@ -82,16 +98,16 @@ fn find(store: &Store, log: usize) -> Result<Option<Log>, String> {
 fn check_log(log: Option<&Log>, expected: &Expected, which: usize, checked: &mut Checked) {
     let found = match log.map(|log| read(log, which)).transpose() {
         Ok(found) => found,
-        Err(error) => return checked.violations.push(format!("log {which}: {error}")),
+        Err(error) => return checked.violations.push(error.broken().of(format_args!("log {which}"))),
     };
     checked.batches += found.as_ref().map_or(0, |found| found.batches.len() as u64);
-    if let Err(error) = expected.compare(which, found.as_ref()) {
-        checked.violations.push(format!("log {which}: {error}"));
+    if let Err(broken) = expected.compare(which, found.as_ref()) {
+        checked.violations.push(broken.of(format_args!("log {which}")));
     }
     let (Some(log), Some(found)) = (log, found) else { return };
     match go_on(log, which, &found, expected) {
         Ok(seen) => checked.seen.push(seen),
-        Err(error) => checked.violations.push(format!("log {which}: {error}")),
+        Err(error) => checked.broke(Promise::GoesOn, format!("log {which}: {error}")),
     }
 }
 
@@ -104,6 +120,17 @@ pub enum Unread {
     /// It gave what was never appended.
     #[error("{0}")]
     Wrong(String),
+}
+
+impl Unread {
+    /// The promise that it breaks.
+    pub fn broken(&self) -> Broken {
+        let promise = match self {
+            Unread::Refused(..) => Promise::Readable,
+            Unread::Wrong(_) => Promise::Right,
+        };
+        Broken::new(promise, self.to_string())
+    }
 }
 
 /// Everything in the log.

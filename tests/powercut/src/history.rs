@@ -1,6 +1,7 @@
 //! History: what a workload asked of its logs, when, and what may be there after a cut at some moment. Pure.
 
 use serde::{Deserialize, Serialize};
+use strandline_tests::tiers::promise::{Broken, Promise};
 
 /// One thing that was asked of a log. Steps of a log stand in the order in which they were asked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -139,34 +140,54 @@ impl Way {
     ///
     /// # Errors
     /// What is different.
-    pub fn allows(&self, found: Option<&Found>) -> Result<(), String> {
+    pub fn allows(&self, found: Option<&Found>) -> Result<(), Broken> {
         match (self, found) {
             (Way::Absent, None) => Ok(()),
-            (Way::Absent, Some(found)) => Err(format!("it is there, {}..{}", found.start, found.end)),
-            (Way::There { .. }, None) => Err("it is not there".to_owned()),
+            (Way::Absent, Some(found)) => wrong(format!("it is there, {}..{}", found.start, found.end)),
+            (Way::There { .. }, None) => lost("it is not there".to_owned()),
             (Way::There { start, batches, sure_end }, Some(found)) => allows(*start, batches, *sure_end, found),
         }
     }
 }
 
-fn allows(start: (u64, u64), batches: &[Held], sure_end: u64, found: &Found) -> Result<(), String> {
-    if found.start < start.0 || found.start > start.1 {
-        return Err(format!("it starts at {}, not at {}..={}", found.start, start.0, start.1));
+/// What was acknowledged or shown is not there.
+///
+/// # Errors
+/// Always.
+pub fn lost(seen: String) -> Result<(), Broken> {
+    Err(Broken::new(Promise::Kept, seen))
+}
+
+/// Something is there that should not.
+///
+/// # Errors
+/// Always.
+pub fn wrong(seen: String) -> Result<(), Broken> {
+    Err(Broken::new(Promise::Right, seen))
+}
+
+fn allows(start: (u64, u64), batches: &[Held], sure_end: u64, found: &Found) -> Result<(), Broken> {
+    let starts = format!("it starts at {}, not at {}..={}", found.start, start.0, start.1);
+    if found.start < start.0 {
+        return wrong(starts);
+    }
+    if found.start > start.1 {
+        return lost(starts);
     }
     if found.end < sure_end {
-        return Err(format!("it ends at {}: what was acknowledged up to {sure_end} is lost", found.end));
+        return lost(format!("it ends at {}: what was acknowledged up to {sure_end} is lost", found.end));
     }
     let mut expected = batches.iter().filter(|held| held.end > found.start);
     let mut end = found.start;
     for held in &found.batches {
         match expected.next() {
             Some(wanted) if wanted == held => end = held.end,
-            Some(wanted) => return Err(format!("{held:?} stands where {wanted:?} was appended")),
-            None => return Err(format!("{held:?} was never appended, or was truncated")),
+            Some(wanted) => return wrong(format!("{held:?} stands where {wanted:?} was appended")),
+            None => return wrong(format!("{held:?} was never appended, or was truncated")),
         }
     }
     if end != found.end {
-        return Err(format!("its batches end at {end}, and it says {}", found.end));
+        return wrong(format!("its batches end at {end}, and it says {}", found.end));
     }
     Ok(())
 }
@@ -176,16 +197,16 @@ fn allows(start: (u64, u64), batches: &[Held], sure_end: u64, found: &Found) -> 
 ///
 /// # Errors
 /// What was read is gone, or the other batch is not where it was appended.
-pub fn after_recovery(found: &mut Found, end: u64, was: (bool, bool), numbers_from: u64) -> Result<(), String> {
+pub fn after_recovery(found: &mut Found, end: u64, was: (bool, bool), numbers_from: u64) -> Result<(), Broken> {
     let (was_read, was_appended) = was;
     let last = found.batches.pop_if(|held| held.number >= numbers_from);
     if let Some(held) = last {
         found.end = held.first;
     }
     match last {
-        Some(held) if held.first != end => Err(format!("{held:?} was appended after a recovery, at {end}")),
-        None if was_appended => Err(format!("the batch that was acknowledged after a recovery, at {end}, is lost")),
-        _ if was_read && found.end < end => Err(format!("it ends at {}, and was read up to {end}", found.end)),
+        Some(held) if held.first != end => wrong(format!("{held:?} was appended after a recovery, at {end}")),
+        None if was_appended => lost(format!("the batch that was acknowledged after a recovery, at {end}, is lost")),
+        _ if was_read && found.end < end => lost(format!("it ends at {}, and was read up to {end}", found.end)),
         _ => Ok(()),
     }
 }

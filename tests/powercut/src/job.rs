@@ -1,10 +1,12 @@
 //! Job: what one process of a run is to do. Workloads and checks run in processes of their own, so that one that hangs or dies takes nothing along.
 
 use crate::history::Step;
-use crate::shape::Shape;
+use crate::shape::{Io, Shape, Sync};
+use crate::verb::{Span, Verb};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+use strandline_tests::tiers::promise::Broken;
 
 /// What to do, as a file tells the process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -65,25 +67,25 @@ pub struct Seen {
 }
 
 /// What a workload answers.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Worked {
     /// All that it asked for.
     pub steps: Vec<Step>,
-    /// How often it did what, for the report.
-    pub rolls: u64,
-    /// Files that were used again.
-    pub reused: u64,
+    /// When it did more than append.
+    pub spans: Vec<Span>,
+    /// How often it did what.
+    pub done: Vec<(Verb, u64)>,
     /// Barriers that stood for several logs.
     pub barriers: u64,
-    /// Whether the store went past the page cache.
-    pub direct: bool,
+    /// How the store wrote and synced, whatever it was asked for.
+    pub in_force: (Io, Sync),
 }
 
 /// What a check answers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Checked {
-    /// What is wrong, a sentence each.
-    pub violations: Vec<String>,
+    /// What is wrong.
+    pub violations: Vec<Broken>,
     /// The kernel does not mount the disk.
     pub refused: bool,
     /// Batches that were read and compared.
@@ -108,4 +110,9 @@ pub fn save<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
 /// What the file system answered; what is not what was expected.
 pub fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}
+
+/// What is wrong, a line each.
+pub fn sentences(violations: &[Broken]) -> String {
+    violations.iter().map(Broken::to_string).collect::<Vec<_>>().join("\n  ")
 }

@@ -8,6 +8,7 @@ mod check;
 mod child;
 mod clock;
 mod content;
+mod controls;
 mod cut;
 mod disk;
 mod error;
@@ -24,16 +25,20 @@ mod report;
 mod run;
 mod server;
 mod shape;
+mod verb;
+mod watch;
 mod work;
 
 use clap::Parser;
+use controls::{judge, noticed_as};
 use error::{Trouble, system};
 use interrupt::Interrupt;
 use options::{Options, Other};
-use report::Report;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use strandline_tests::record;
+use strandline_tests::tiers::controls::Tier;
 
 /// Says that this process has a mount namespace of its own.
 const INSIDE: &str = "STRANDLINE_POWERCUT_INSIDE";
@@ -42,12 +47,14 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let job = match &options.other {
         Some(Other::Faults(faults)) => &faults.job,
+        Some(Other::Controls(_)) => &None,
         None => &options.job,
     };
     let ended = match (job, &options.other) {
         (Some(job), other) => do_job(job, other.as_ref()).map(|()| true),
         (None, _) if std::env::var_os(INSIDE).is_none() => Err(enter_namespace()),
         (None, Some(Other::Faults(options))) => faults::run(options),
+        (None, Some(Other::Controls(options))) => controls::run(options),
         (None, None) => run(&options),
     };
     match ended {
@@ -74,29 +81,39 @@ fn enter_namespace() -> Trouble {
 
 /// Makes the cuts. True when it came out as it should.
 fn run(options: &Options) -> Result<bool, Trouble> {
+    let seed = options.seed.unwrap_or_else(|| next_seed(options.record.as_deref(), report::TIER, options.fs.name()));
+    let options = &Options { seed: Some(seed), ..options.clone() };
     let report = run::Run::new(options, Interrupt::listen()?)?.run()?;
     print!("{report}");
     println!("{}", serde_json::to_string(&report).map_err(|error| system("the report")(error.into()))?);
-    Ok(verdict(options, &report))
+    keep_record(options.record.as_deref(), &report.run());
+    let verdict = match options.expect_violation {
+        true => noticed_as(options.sabotage, Tier::T3).and_then(|noticed_as| judge(noticed_as, &report.broken)),
+        false => report.verdict(options.mode != Some(cut::Mode::Prefix)),
+    };
+    Ok(says(verdict))
 }
 
-/// A run that dropped nothing has shown nothing.
-fn verdict(options: &Options, report: &Report) -> bool {
-    let found = !report.violations.is_empty();
-    match (options.expect_violation, found) {
-        (true, true) => true,
-        (true, false) => {
-            eprintln!("strandline-powercut: no violation was found, and one was expected");
-            false
-        }
-        (false, true) => false,
-        (false, false) => {
-            let shows = report.total.dropped > 0 || options.mode == Some(cut::Mode::Prefix);
-            if !shows {
-                eprintln!("strandline-powercut: no write was dropped: this run shows nothing");
-            }
-            shows
-        }
+/// Tells why a run did not come out as it should. True when it did.
+fn says(verdict: Result<(), String>) -> bool {
+    if let Err(why) = &verdict {
+        eprintln!("strandline-powercut: {why}");
+    }
+    verdict.is_ok()
+}
+
+/// The seed behind those that a record has of this tier; 1 where there are none.
+fn next_seed(record: Option<&Path>, tier: &str, file_system: &str) -> u64 {
+    let runs = record.map(record::read).unwrap_or_default();
+    let of_tier = runs.iter().filter(|run| run.tier == tier && run.file_system == file_system);
+    of_tier.map(|run| run.to).max().unwrap_or(1)
+}
+
+/// Adds a run to a record, and prints the table of all of it.
+fn keep_record(path: Option<&Path>, run: &record::Run) {
+    if let Some(path) = path {
+        record::add(path, run);
+        print!("{}", record::table(&record::read(path)));
     }
 }
 

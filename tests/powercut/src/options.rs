@@ -1,5 +1,6 @@
 //! Options: the command line.
 
+use crate::controls::ControlOptions;
 use crate::cut::Mode;
 use crate::mounted::FileSystem;
 use crate::shape::{Defect, Io, Sync};
@@ -22,9 +23,10 @@ pub struct Options {
     /// Cuts of each workload.
     #[arg(long, default_value_t = 40)]
     pub cuts_each: u64,
-    /// Decides everything that chance does not: workloads, configurations, cuts. The interleaving of threads is chance.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    /// Decides everything that chance does not: workloads, configurations, cuts. The interleaving of threads is chance. Default: where the
+    /// record's last run on this file system ended, else 1.
+    #[arg(long)]
+    pub seed: Option<u64>,
     /// What is lost; all kinds in turn when none is named.
     #[arg(long, value_enum)]
     pub mode: Option<Mode>,
@@ -43,9 +45,12 @@ pub struct Options {
     /// Runs a store with this deliberate defect.
     #[arg(long, value_enum)]
     pub sabotage: Option<Defect>,
-    /// Succeeds only when a violation is found, and stops at the first.
-    #[arg(long)]
+    /// Stops at the first violation, and succeeds only when it is of a kind that the table of controls names for the defect.
+    #[arg(long, requires = "sabotage")]
     pub expect_violation: bool,
+    /// Adds a line of JSON for the run to this file, which `strandline-campaign` writes too, and prints the table of all of it.
+    #[arg(long, conflicts_with = "sabotage")]
+    pub record: Option<PathBuf>,
     /// Keeps the disks that show a violation in this directory, with the history of the workload.
     #[arg(long)]
     pub keep: Option<PathBuf>,
@@ -59,4 +64,6 @@ pub struct Options {
 pub enum Other {
     /// Makes operations of a file system fail under a store, one case after the other, and checks what is left. Needs root and /dev/fuse.
     Faults(crate::faults::Options),
+    /// Runs the negative controls of power cuts and of faults: each defect must be noticed as what it is. Needs what these need.
+    Controls(ControlOptions),
 }

@@ -8,17 +8,19 @@ use crate::error::{Trouble, system};
 use crate::fuse;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
-use crate::job::{Again, Checked, Job, Task, Worked, save};
+use crate::job::{Again, Checked, Job, Task, Worked, save, sentences};
 use crate::mounted::Device;
 use crate::options::Options;
 use crate::random::Random;
 use crate::report::{Counts, Report};
 use crate::server::{Server, lock};
 use crate::shape::{Defect, Io, Shape, Sync};
+use crate::verb::{Span, VERBS};
 use serde::Deserialize;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use strandline_tests::tiers::promise::{Broken, Promise};
 use tempfile::TempDir;
 
 /// The longest that a workload lasts.
@@ -65,7 +67,7 @@ impl<'a> Run<'a> {
             std::fs::create_dir(place.path().join(name)).map_err(system("a directory to mount at"))?;
         }
         let server = Server::start(&place.path().join("disks")).map_err(system("mounting FUSE: this needs root"))?;
-        let report = Report::new(options.fs, options.seed, options.sabotage);
+        let report = Report::new(options.fs, options.seed.unwrap_or(1), options.sabotage);
         Ok(Run { options, interrupt, report, server, place })
     }
 
@@ -143,9 +145,12 @@ impl<'a> Run<'a> {
         };
         save(&self.path("history"), &worked.steps).map_err(system("the history"))?;
         self.report.workloads += 1;
-        self.report.rolls += worked.rolls;
-        self.report.reused += worked.reused;
         self.report.barriers += worked.barriers;
+        let (asked, (_, in_force)) = (shape.sync, worked.in_force);
+        self.report.barrier_refused += u64::from(asked == Sync::Barrier && in_force != Sync::Barrier);
+        for (verb, done) in &worked.done {
+            self.report.verbs.entry(*verb).or_default().done += done;
+        }
         let recorded = recorded.ok_or_else(|| Trouble::Workload("its disk kept no record".to_owned()))?;
         Ok(Work { shape, recorded, worked })
     }
@@ -155,6 +160,9 @@ impl<'a> Run<'a> {
         self.interrupt.check()?;
         let (checked, recorded) = self.check(work, wanted, &left, None)?;
         let whole = checked.violations.is_empty() && !checked.refused;
+        if !checked.refused {
+            self.report.met(&work.worked.spans, wanted.position as u64);
+        }
         self.note(work, wanted, &left, &checked)?;
         if whole && wanted.number.is_multiple_of(AGAIN_ONE_IN) {
             self.cut_again(work, wanted, &recorded, checked)?;
@@ -183,7 +191,8 @@ impl<'a> Run<'a> {
             counts.violations = 1;
             self.violated(work, wanted, image, checked)?;
         }
-        self.report.add(work.shape.io, work.shape.sync, wanted.mode, counts);
+        let (io, sync) = work.worked.in_force;
+        self.report.add(io, sync, wanted.mode, counts);
         Ok(())
     }
 
@@ -211,13 +220,14 @@ impl<'a> Run<'a> {
         file: &Path,
         again: Option<Again>,
     ) -> Result<Checked, Trouble> {
-        let violated = |what: String| Checked { violations: vec![what], ..Checked::default() };
+        let violated =
+            |promise, seen: String| Checked { violations: vec![Broken::new(promise, seen)], ..Checked::default() };
         let device = Device::attach(file)?;
         let mounted = match device.mount(self.options.fs, &self.path("mounted")) {
             Ok(mounted) => mounted,
             // Some file systems rest on blocks that are written whole: what they make of torn ones is not the store's doing.
             Err(_) if torn => return Ok(Checked { refused: true, ..Checked::default() }),
-            Err(trouble) => return Ok(violated(format!("the file system does not come up: {trouble}"))),
+            Err(trouble) => return Ok(violated(Promise::Mounts, trouble.to_string())),
         };
         let (history, position) = (self.path("history"), wanted.position as u64);
         // What recovers is whole, except where the defect is one of recovery.
@@ -228,14 +238,14 @@ impl<'a> Run<'a> {
         match outcome {
             Outcome::Answered(Ok(checked)) => Ok(checked),
             Outcome::Answered(Err(why)) => Err(Trouble::Workload(why)),
-            Outcome::Died(why) => Ok(violated(format!("the check died: {why}"))),
+            Outcome::Died(why) => Ok(violated(Promise::Lives, why)),
         }
     }
 
     /// Tells of a violation, and keeps what shows it where that is wanted.
     fn violated(&mut self, work: &Work, wanted: Wanted, image: &Image, checked: &Checked) -> Result<(), Trouble> {
         let Wanted { number, position, mode } = wanted;
-        let (seed, shape, what) = (work.shape.seed, work.shape, checked.violations.join("\n  "));
+        let (seed, shape, what) = (work.shape.seed, work.shape, sentences(&checked.violations));
         let text = format!("seed {seed}, cut {number} before event {position}, {mode:?}, {shape:?}:\n  {what}");
         eprintln!("violation: {text}");
         if let Some(keep) = &self.options.keep {
@@ -245,6 +255,7 @@ impl<'a> Run<'a> {
             std::fs::write(keep.join(name + ".txt"), &text).map_err(system("keeping what was found"))?;
         }
         self.report.violations.push(text);
+        self.report.broken.extend(checked.violations.iter().map(|broken| broken.promise));
         Ok(())
     }
 }
@@ -266,20 +277,31 @@ fn shape(options: &Options, number: u64) -> Shape {
     let turns: Vec<&(Io, Sync)> = TURNS.iter().filter(fits).collect();
     let wanted = (options.io.unwrap_or(Io::Direct), options.sync.unwrap_or(Sync::Auto));
     let (io, sync) = turns.get(number as usize % turns.len().max(1)).map_or(wanted, |turn| **turn);
-    Shape { io, sync, defect: options.sabotage, seed: options.seed + number }
+    Shape { io, sync, defect: options.sabotage, seed: options.seed.unwrap_or(1) + number }
 }
 
-/// Where a workload is cut, in order: anywhere; right behind an answer, where what was just acknowledged is youngest; or right before a flush, where
-/// most is lost.
+/// Where a workload is cut, in order: anywhere; right behind an answer, where what was just acknowledged is youngest; right before a flush, where
+/// most is lost; or where something else than an append is in flight, each in turn.
 fn wanted(work: &Work, mode: Option<Mode>, cuts: u64) -> Vec<Wanted> {
     let mut random = Random::new(work.shape.seed, 500);
     let length = work.recorded.events.len();
     let answers: Vec<u64> = work.worked.steps.iter().filter_map(|step| step.answered).collect();
+    let of = |verb| {
+        let spans = work.worked.spans.iter().filter(move |span| span.verb == verb && span.can_be_cut());
+        spans.copied().collect::<Vec<_>>()
+    };
+    let flying: Vec<Vec<Span>> = VERBS.into_iter().map(of).filter(|spans| !spans.is_empty()).collect();
     let is_flush = |at: &usize| matches!(work.recorded.events.get(*at), Some(Event::Flush));
     let mut wanted: Vec<Wanted> = (0..cuts)
         .map(|number| {
             let anywhere = random.below(length as u64 + 1) as usize;
             let position = match random.below(4) {
+                _ if number % 3 == 2 && !flying.is_empty() => {
+                    // Workloads are short: the next one goes on with the next verb.
+                    let turn = (work.shape.seed.wrapping_mul(cuts) + number) / 3;
+                    let Span { begun, answered, .. } = random.pick(&flying[turn as usize % flying.len()]);
+                    (begun + 1 + random.below(answered - begun - 1)) as usize
+                }
                 0 => anywhere,
                 1 if !answers.is_empty() => random.pick(&answers) as usize,
                 _ => (anywhere..length).find(is_flush).unwrap_or(length),

@@ -60,7 +60,8 @@ pub enum Defect {
 }
 
 impl Defect {
-    fn engine(self) -> Sabotage {
+    /// As the engine knows it.
+    pub fn engine(self) -> Sabotage {
         match self {
             Defect::SkipFlush => Sabotage::SkipFlush,
             Defect::SkipDirectorySync => Sabotage::SkipDirectorySync,
@@ -88,6 +89,9 @@ pub struct Shape {
     /// Decides the rest.
     pub seed: u64,
 }
+
+/// Fields of policies that fill the manifest's page.
+pub const HOST_FIELDS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
 impl Shape {
     /// The configuration of a store at `root`.
@@ -119,6 +123,7 @@ impl Shape {
                 Sync::File => SyncMode::PerFile,
                 Sync::Barrier => SyncMode::Barrier,
             },
+            host_fields: HOST_FIELDS.map(str::to_owned).to_vec(),
             shards: random.pick(&[1, 1, 2]),
             preallocate: random.pick(&[Preallocate::Written, Preallocate::Written, Preallocate::Allocated]),
             small_commits: random.pick(&[SmallCommits::Rewrite, SmallCommits::Pad]),

@@ -7,12 +7,15 @@ use crate::history::{Held, Step, What};
 use crate::job::{Job, Task, Worked};
 use crate::random::Random;
 use crate::server::lock;
-use crate::shape::Sync;
+use crate::shape::{HOST_FIELDS, Io, Sync};
+use crate::verb::{Span, VERBS, Verb};
+use crate::watch::Watch;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use strandline::policy::Policy;
 use strandline::{AppendError, Level, Log, Offset, OpenError, RangeNumber, Receipt, Store};
 
 /// Appends of a log that are outstanding at most.
@@ -21,11 +24,15 @@ const OUTSTANDING_MAX: usize = 12;
 /// Bytes of a log's segments above which it is trimmed whatever the dice say.
 const BATCHES_MAX: usize = 400;
 
+/// How long the store is left alone between two looks at what it counts.
+const LOOKS_EVERY: Duration = Duration::from_millis(1);
+
 /// What all threads of a workload share.
 struct Shared {
     store: Store,
     clock: Clock,
     steps: Mutex<Vec<Step>>,
+    spans: Mutex<Vec<Span>>,
     over: AtomicBool,
     bytes_max: u64,
     until: Instant,
@@ -39,8 +46,11 @@ pub fn work(job: &Job) -> Result<Worked, String> {
     let Task::Work { bytes_max, time_ms } = job.task else { return Err("this job is no workload".to_owned()) };
     let until = Instant::now() + Duration::from_millis(time_ms);
     let clock = Clock::open(&job.clock).map_err(told("the clock"))?;
-    let (steps, over) = (Mutex::default(), AtomicBool::new(false));
-    let shared = Arc::new(Shared { store: open(job)?, clock, steps, over, bytes_max, until });
+    let (steps, spans, over) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+    let (store, allowed) = open(job)?;
+    let in_force = in_force(&store, job, allowed);
+    let mut watch = Watch::new(&job.root).map_err(told("the manifest"))?;
+    let shared = Arc::new(Shared { store, clock, steps, spans, over, bytes_max, until });
     let ends: Vec<_> = (0..LOGS)
         .map(|log| {
             let (shared, random) = (shared.clone(), Random::new(job.shape.seed, log as u64));
@@ -51,18 +61,35 @@ pub fn work(job: &Job) -> Result<Worked, String> {
             })
         })
         .collect();
+    while !shared.is_over()? {
+        let (before, counters) = (shared.now()?, shared.store.counters());
+        watch.look(before, &counters, shared.now()?);
+        std::thread::sleep(LOOKS_EVERY);
+    }
     for end in ends {
         end.join().map_err(|_| "a thread of the workload panicked")??;
     }
     let shared = alone(shared)?;
     let counters = shared.store.counters();
-    let (rolls, reused, barriers) = (counters.rolls, counters.reused, counters.barriers);
-    let direct = shared.store.capabilities().direct.effective;
+    watch.look(shared.now()?, &counters, shared.now()?);
     if Random::new(job.shape.seed, 99).one_in(2) {
         shared.store.close().map_err(told("closing"))?;
     }
     let steps = shared.steps.into_inner().map_err(told("the steps"))?;
-    Ok(Worked { steps, rolls, reused, barriers, direct })
+    let (spans, done) = done(shared.spans.into_inner().map_err(told("the spans"))?, watch);
+    Ok(Worked { steps, spans, done, barriers: counters.barriers, in_force })
+}
+
+/// What was asked for and what the store did by itself: when, and how often.
+fn done(mut spans: Vec<Span>, watch: Watch) -> (Vec<Span>, Vec<(Verb, u64)>) {
+    let (counted, watched) = watch.end();
+    let asked = |verb: Verb| spans.iter().filter(|span| span.verb == verb).count() as u64;
+    let done = VERBS.map(|verb| {
+        let watched = counted.iter().find(|(of, _)| *of == verb).map(|(_, count)| *count);
+        (verb, watched.unwrap_or_else(|| asked(verb)))
+    });
+    spans.extend(watched);
+    (spans, done.to_vec())
 }
 
 /// Takes what the threads shared. The last answer's callback lets go of it a little after it has told of it.
@@ -80,15 +107,30 @@ fn alone(mut shared: Arc<Shared>) -> Result<Shared, String> {
     }
 }
 
-/// Opens the store. Where the file system allows no barrier it is left to the store how it syncs.
-pub fn open(job: &Job) -> Result<Store, String> {
+/// Opens the store. Where the file system allows no barrier it is left to the store how it syncs. Gives also whether what was asked for was
+/// allowed.
+pub fn open(job: &Job) -> Result<(Store, bool), String> {
     match Store::open(job.shape.config(&job.root)) {
         Err(OpenError::NoBarrier { .. }) => {
             let shape = crate::shape::Shape { sync: Sync::Auto, ..job.shape };
-            Store::open(shape.config(&job.root)).map_err(told("opening"))
+            Store::open(shape.config(&job.root)).map(|store| (store, false)).map_err(told("opening"))
         }
-        opened => opened.map_err(told("opening")),
+        opened => opened.map(|store| (store, true)).map_err(told("opening")),
     }
+}
+
+/// What the store does, whatever it was asked for.
+fn in_force(store: &Store, job: &Job, allowed: bool) -> (Io, Sync) {
+    let capabilities = store.capabilities();
+    let io = if capabilities.direct.effective { Io::Direct } else { Io::Buffered };
+    let sync = match job.shape.sync {
+        Sync::Barrier if allowed => Sync::Barrier,
+        // Without a barrier what it chooses is a durable write each.
+        Sync::Auto | Sync::Barrier if !capabilities.barrier.allowed => Sync::Dsync,
+        Sync::Barrier => Sync::Auto,
+        asked => asked,
+    };
+    (io, sync)
 }
 
 fn told<E: Display>(doing: &'static str) -> impl FnOnce(E) -> String {
@@ -113,6 +155,15 @@ impl Shared {
         let now = self.now()?;
         lock(&self.steps)[step].answered = Some(now);
         Ok(())
+    }
+
+    /// Does something that is not an append, and notes when.
+    fn span<T>(&self, verb: Verb, does: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let begun = self.now()?;
+        let done = does()?;
+        let answered = self.now()?;
+        lock(&self.spans).push(Span { verb, begun, answered });
+        Ok(done)
     }
 
     fn is_over(&self) -> Result<bool, String> {
@@ -170,7 +221,8 @@ impl Writer {
                 6..=7 => self.truncate()?,
                 8..=9 => self.delete_oldest()?,
                 10 => self.delete()?,
-                11..=12 => {
+                11..=12 => self.define()?,
+                13..=14 => {
                     self.drain()?;
                     std::thread::sleep(Duration::from_millis(self.random.below(25)));
                 }
@@ -228,7 +280,7 @@ impl Writer {
     }
 
     fn seal(&mut self) -> Result<(), String> {
-        self.log.seal().wait().map(drop).map_err(told("a seal"))
+        self.shared.span(Verb::Seal, || self.log.seal().wait().map(drop).map_err(told("a seal")))
     }
 
     fn trim(&mut self) -> Result<(), String> {
@@ -241,7 +293,8 @@ impl Writer {
         }
         let start = self.start + 1 + self.random.below(room);
         let step = self.shared.begin(self.which, What::Trim { start })?;
-        let answer = self.log.trim(Offset(start)).wait().map_err(told("a trim"))?;
+        let trim = || self.log.trim(Offset(start)).wait().map_err(told("a trim"));
+        let answer = self.shared.span(Verb::Trim, trim)?;
         self.shared.end(step)?;
         if answer.0 != start {
             return Err(format!("a trim to {start} says that the log starts at {answer}"));
@@ -262,7 +315,8 @@ impl Writer {
         // Where not even the first batch stays, the log ends where it starts; a start within that batch is not asked for here.
         let Some(end) = end else { return self.append() };
         let step = self.shared.begin(self.which, What::Truncate { end })?;
-        let truncated = self.log.truncate_to(Offset(asked)).wait().map_err(told("a truncation"))?;
+        let truncate = || self.log.truncate_to(Offset(asked)).wait().map_err(told("a truncation"));
+        let truncated = self.shared.span(Verb::Truncate, truncate)?;
         self.shared.end(step)?;
         if truncated.end.0 != end {
             return Err(format!("a truncation to {asked} says {truncated:?}, not {end}"));
@@ -278,18 +332,28 @@ impl Writer {
         let [oldest, next, ..] = &info.segments[..] else { return self.append() };
         let start = next.base.0.max(self.start);
         let step = self.shared.begin(self.which, What::Trim { start })?;
-        self.log.delete_segment(oldest.seq).wait().map_err(told("the deletion of a segment"))?;
+        let delete = || self.log.delete_segment(oldest.seq).wait().map_err(told("the deletion of a segment"));
+        self.shared.span(Verb::Release, delete)?;
         self.shared.end(step)?;
         self.starts_at(start);
         self.durable = self.end;
         Ok(())
     }
 
+    /// Makes a large edit of the manifest, so that its page is turned often.
+    fn define(&mut self) -> Result<(), String> {
+        let value = format!("{:0>250}", self.number);
+        let host = HOST_FIELDS.iter().map(|field| ((*field).to_owned(), Some(value.clone()))).collect();
+        let (policy, policies) = (Policy { host, ..Policy::default() }, self.shared.store.policies());
+        policies.define(&format!("of-{}", self.which), &policy, "test").map(drop).map_err(told("a policy"))
+    }
+
     fn delete(&mut self) -> Result<(), String> {
         self.drain()?;
         let step = self.shared.begin(self.which, What::Delete)?;
         let topic = content::topic(self.which);
-        self.shared.store.delete_log(&topic, RangeNumber::default()).map_err(told("a deletion"))?;
+        let delete = || self.shared.store.delete_log(&topic, RangeNumber::default()).map_err(told("a deletion"));
+        self.shared.span(Verb::Release, delete)?;
         self.shared.end(step)?;
         let (log, start) = create(&self.shared, self.which)?;
         self.log = log;

@@ -1,7 +1,7 @@
 //! Which seeds a test runs: fixed ones, so that a run can be compared with the last, and fresh ones, so that each run tries
 //! something new. `STRANDLINE_SEED` runs that one alone; `STRANDLINE_SEEDS` says how many of each kind.
 
-use super::violation::Checked;
+use super::violation::{Checked, broken};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,8 +33,8 @@ fn number(name: &str) -> Option<u64> {
 /// With the seed and the broken promise.
 pub fn for_each_seed(count: u64, mut run: impl FnMut(u64) -> Checked) {
     for seed in seeds(count) {
-        if let Err(text) = outcome(|| run(seed)) {
-            panic!("STRANDLINE_SEED={seed}: {text}");
+        if let Err(violation) = outcome(|| run(seed)) {
+            panic!("STRANDLINE_SEED={seed}: {violation}");
         }
     }
 }
@@ -42,15 +42,14 @@ pub fn for_each_seed(count: u64, mut run: impl FnMut(u64) -> Checked) {
 /// What a run came to; a panic counts as a broken promise, since nothing may panic.
 ///
 /// # Errors
-/// What was broken, as text.
-pub fn outcome(run: impl FnOnce() -> Checked) -> Result<(), String> {
+/// What was broken.
+pub fn outcome<T>(run: impl FnOnce() -> Checked<T>) -> Checked<T> {
     match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(violation)) => Err(violation.to_string()),
+        Ok(checked) => checked,
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(format!("broken promise: nothing panics: {}", text.unwrap_or_else(|| "no message".to_owned())))
+            broken("nothing panics", text.unwrap_or_else(|| "no message".to_owned()))
         }
     }
 }

@@ -1,10 +1,10 @@
-//! T5: the k-th operation of a history fails, in every way, once and from then on. A case is a script, a way and a k.
+//! T5: the k-th operation of a history fails, in every way, once and from then on. A case is a setup, a script, a way and a k.
 
 use super::tally::Tally;
 use crate::harness::machine::{Machine, small};
 use crate::harness::step::{Ask, At, Step};
 use crate::harness::violation::{Checked, Violation};
-use strandline::config::Sabotage;
+use strandline::config::{Config, Sabotage, SyncMode};
 use strandline_disk::Errno;
 use strandline_disk::sim::{Fault, Loss, Times, What, When};
 
@@ -31,6 +31,33 @@ pub fn ways() -> Vec<Way> {
     let each = |what: What| [Times::Once, Times::Forever].map(|times| Way { what: what.clone(), times });
     // One that is late for ever has no end.
     twice.flat_map(each).chain([Way { what: What::Delay(200), times: Times::Once }]).collect()
+}
+
+/// How the store writes and syncs where faults strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setup {
+    /// As it chooses, past the page cache: a durable write for one log, a barrier for several.
+    Chosen,
+    /// A durable write for each log, past the page cache.
+    Dsync,
+    /// A barrier whenever it can, and files that are made ahead and used again.
+    BarrierAndRecycling,
+    /// A write through the page cache and a sync of the file for each log.
+    Buffered,
+}
+
+/// Every setup.
+pub const SETUPS: [Setup; 4] = [Setup::Chosen, Setup::Dsync, Setup::BarrierAndRecycling, Setup::Buffered];
+
+impl Setup {
+    fn config(self) -> Config {
+        match self {
+            Setup::Chosen => small(),
+            Setup::Dsync => Config { sync: SyncMode::Dsync, ..small() },
+            Setup::BarrierAndRecycling => Config { sync: SyncMode::Barrier, spare_files_min: 2, ..small() },
+            Setup::Buffered => Config { sync: SyncMode::PerFile, ..small() },
+        }
+    }
 }
 
 const fn append(log: usize, batches: usize, bytes: usize) -> Step {
@@ -104,8 +131,9 @@ pub fn verbs() -> Vec<Step> {
 ///
 /// # Errors
 /// When an honest history breaks a promise.
-pub fn begin(seed: u64, sabotage: Option<Sabotage>) -> Checked<Machine> {
-    let mut machine = Machine::new(seed, strandline::Config { sabotage, ..small() });
+pub fn begin(seed: u64, setup: Setup, sabotage: Option<Sabotage>) -> Checked<Machine> {
+    let mut machine = Machine::new(seed, Config { sabotage, ..setup.config() });
+    machine.world.set_direct(setup != Setup::Buffered);
     machine.open()?;
     machine.run(&[
         Step::OpenLog(0),
@@ -118,26 +146,27 @@ pub fn begin(seed: u64, sabotage: Option<Sabotage>) -> Checked<Machine> {
     Ok(machine)
 }
 
-/// The cases, in order: script by script, way by way.
+/// The cases, in order: setup by setup, script by script, way by way.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Each script with the number of operations that it takes when nothing fails, and a few more.
-    scripts: Vec<(Vec<Step>, u64)>,
+    /// Each script in each setup with the number of operations that it takes when nothing fails, and a few more.
+    scripts: Vec<(Setup, Vec<Step>, u64)>,
     ways: Vec<Way>,
     sabotage: Option<Sabotage>,
 }
 
 impl Plan {
-    /// All of them.
+    /// All of them in these setups.
     ///
     /// # Errors
     /// When an honest history breaks a promise.
-    pub fn new(ways: Vec<Way>, sabotage: Option<Sabotage>) -> Checked<Plan> {
-        let scripts = [appends(), verbs()].into_iter().map(|script| {
-            let mut machine = begin(1, None)?;
+    pub fn new(ways: Vec<Way>, setups: &[Setup], sabotage: Option<Sabotage>) -> Checked<Plan> {
+        let each = setups.iter().flat_map(|setup| [(*setup, appends()), (*setup, verbs())]);
+        let scripts = each.map(|(setup, script)| {
+            let mut machine = begin(1, setup, None)?;
             let start = machine.world.operations();
             machine.run(&script)?;
-            Ok((script, machine.world.operations() - start + 5))
+            Ok((setup, script, machine.world.operations() - start + 5))
         });
         Ok(Plan { scripts: scripts.collect::<Checked<Vec<_>>>()?, ways, sabotage })
     }
@@ -145,7 +174,7 @@ impl Plan {
     /// How many there are.
     #[must_use]
     pub fn cases(&self) -> u64 {
-        self.scripts.iter().map(|(_, operations)| operations * self.ways.len() as u64).sum()
+        self.scripts.iter().map(|(_, _, operations)| operations * self.ways.len() as u64).sum()
     }
 
     /// Runs a case.
@@ -157,12 +186,12 @@ impl Plan {
     /// When there is no such case.
     pub fn run(&self, number: u64) -> Checked<Tally> {
         let mut rest = number;
-        for (place, (script, operations)) in self.scripts.iter().enumerate() {
+        for (place, (setup, script, operations)) in self.scripts.iter().enumerate() {
             let cases = operations * self.ways.len() as u64;
             if rest < cases {
                 let (way, k) = (&self.ways[(rest / operations) as usize], rest % operations + 1);
-                return with_fault_at(script, k, way, self.sabotage).map_err(|violation| {
-                    let seen = format!("{} (script {place}, operation {k}, {way:?})", violation.seen);
+                return with_fault_at((*setup, script), k, way, self.sabotage).map_err(|violation| {
+                    let seen = format!("{} ({setup:?}, script {place}, operation {k}, {way:?})", violation.seen);
                     Violation { seen, ..violation }
                 });
             }
@@ -173,8 +202,8 @@ impl Plan {
 }
 
 /// Runs the script with the fault at the k-th operation; then without faults: all promises hold and every log goes on.
-fn with_fault_at(script: &[Step], k: u64, way: &Way, sabotage: Option<Sabotage>) -> Checked<Tally> {
-    let mut machine = begin(k, sabotage)?;
+fn with_fault_at((setup, script): (Setup, &[Step]), k: u64, way: &Way, sabotage: Option<Sabotage>) -> Checked<Tally> {
+    let mut machine = begin(k, setup, sabotage)?;
     machine.tolerant = true;
     machine.world.inject(Fault { when: When::KthOperation(k), what: way.what.clone(), times: way.times });
     machine.run(script)?;

@@ -1,7 +1,8 @@
 //! T2: kill -9. A child appends to real files and is killed at a random moment, over and over in one directory. What it had told of as
-//! acknowledged is there, what is there is an unbroken prefix, and appends go on behind it. A broken promise is a panic.
+//! acknowledged is there, what is there is an unbroken prefix, and appends go on behind it. What the host refuses is a panic.
 
 use super::tally::Tally;
+use crate::harness::violation::{Checked, broken, ensure};
 use crate::real::{self, Random, bytes_of, log_of, open, place};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -47,18 +48,25 @@ fn value(which: usize, life: u64, number: u64, record: u64) -> Vec<u8> {
     bytes_of(seed, (seed.wrapping_mul(0x9e37_79b9) >> 7) as usize % 700)
 }
 
+/// What was told of as acknowledged is there.
+pub const KEPT: &str = "what was acknowledged before a kill is there";
+const RIGHT: &str = "bytes read equal bytes appended";
+const PREFIX: &str = "what a life left is an unbroken prefix of what it appended";
+
 /// The life and the number that a batch says it has; its records must be those of [`batch`].
-fn verify(which: usize, batch: &StoredBatch) -> (u64, u64) {
+fn verify(which: usize, batch: &StoredBatch) -> Checked<(u64, u64)> {
     let host = batch.host_bytes();
     let number_at = |at: usize| u64::from_le_bytes(host[at..at + 8].try_into().expect("8 bytes"));
     let (life, number) = (number_at(0), number_at(8));
-    assert_eq!(u64::from(batch.record_count()), number % 3 + 1);
+    let count = u64::from(batch.record_count());
+    ensure(count == number % 3 + 1, RIGHT, || format!("{count} records in batch {number}"))?;
     for (record, stored) in batch.records().enumerate() {
-        let stored = stored.expect("a record");
-        assert_eq!(stored.offset, batch.first().plus(record as u64));
-        assert_eq!(stored.value, Some(&value(which, life, number, record as u64)[..]), "bytes at {}", stored.offset);
+        let at = batch.first().plus(record as u64);
+        let stored = stored.or_else(|error| broken(RIGHT, format!("{at}: {error}")))?;
+        let same = stored.value == Some(&value(which, life, number, record as u64)[..]);
+        ensure(same && stored.offset == at, RIGHT, || format!("record {record} of batch {number} at {at}"))?;
     }
-    (life, number)
+    Ok((life, number))
 }
 
 /// The child. It does nothing unless it is told where the store is; then it appends until it is killed.
@@ -164,49 +172,56 @@ impl Known {
     }
 
     /// Looks at everything from `from` on: in order, whole, nothing acknowledged missing.
-    fn check(&mut self, which: usize, log: &Log, from: u64) -> u64 {
-        let batches = real::read_from(log, Offset(from)).unwrap_or_else(|error| panic!("from {from}: {error}"));
+    fn check(&mut self, which: usize, log: &Log, from: u64) -> Checked<u64> {
+        let read = real::read_from(log, Offset(from));
+        let batches = read.or_else(|error| broken("what is there can be read", format!("from {from}: {error}")))?;
         let mut end = from;
         let mut last: Option<(u64, u64)> = None;
         let mut wanted = self.acknowledged.range(from..);
         let mut next_wanted = wanted.next();
         let mut bytes = 0;
         for batch in &batches {
-            assert_eq!(batch.first().0, end, "no gap and nothing twice");
+            let follows = batch.first().0 == end;
+            ensure(follows, "offsets are contiguous", || format!("{} stands where {end} was due", batch.first()))?;
             end = batch.end().0;
-            let (life, number) = verify(which, batch);
-            match last.filter(|(before, _)| *before == life) {
-                Some((_, before)) => assert_eq!(number, before + 1, "the batches of a life are an unbroken prefix"),
-                None => assert!(last.is_none() || number == 0, "a life starts with its first batch: {number}"),
-            }
+            let (life, number) = verify(which, batch)?;
+            let is_next = match last.filter(|(before, _)| *before == life) {
+                Some((_, before)) => number == before + 1,
+                None => last.is_none() || number == 0,
+            };
+            ensure(is_next, PREFIX, || format!("batch {number} of life {life} stands behind {last:?}"))?;
             last = Some((life, number));
             if next_wanted.is_some_and(|(first, _)| *first == batch.first().0) {
-                assert_eq!(next_wanted.map(|(_, wanted)| *wanted), Some((end, life, number)), "what was acknowledged");
+                let same = next_wanted.map(|(_, wanted)| *wanted) == Some((end, life, number));
+                ensure(same, KEPT, || format!("{next_wanted:?}, and there is {:?}", (end, life, number)))?;
                 next_wanted = wanted.next();
             }
             bytes += batch.payload().len() as u64;
         }
-        assert_eq!(next_wanted, None, "acknowledged and not there; the log ends at {end}");
+        ensure(next_wanted.is_none(), KEPT, || format!("{next_wanted:?}, and the log ends at {end}"))?;
         (self.checked, self.end) = (self.end, end);
-        bytes
+        Ok(bytes)
     }
 }
 
 /// Opens the store, checks both logs, and appends a batch to each.
-fn check(root: &Path, known: &mut [Known; 2], whole: bool, life: u64) -> (Store, u64) {
-    let store = open(config(root));
-    assert!(store.report().damaged.is_empty(), "{:?}", store.report());
+fn check(root: &Path, known: &mut [Known; 2], whole: bool, life: u64) -> Checked<(Store, u64)> {
+    let opened = Store::open(config(root));
+    let store = opened.or_else(|error| broken("the store opens after a kill", error.to_string()))?;
+    let report = store.report();
+    ensure(report.damaged.is_empty(), "a kill damages nothing", || format!("{report:?}"))?;
     let mut bytes = 0;
     for (which, known) in known.iter_mut().enumerate() {
         let log = log_of(&store, LOGS[which]);
         let from = if whole { 0 } else { known.checked };
-        bytes += known.check(which, &log, from);
+        bytes += known.check(which, &log, from)?;
         let receipt = log.append(batch(&log, which, life, 0)).expect("room").wait().expect("an append");
-        assert_eq!(receipt.first, Offset(known.end), "appends go on where the log ends");
+        let (first, end) = (receipt.first.0, known.end);
+        ensure(first == end, "appends go on where the log ends", || format!("at {first}, and it ended at {end}"))?;
         known.acknowledged.insert(receipt.first.0, (receipt.end.0, life, 0));
         known.end = receipt.end.0;
     }
-    (store, bytes)
+    Ok((store, bytes))
 }
 
 /// What cycles came to.
@@ -264,11 +279,14 @@ impl Kills {
 
     /// One life of a child, and a look at what it left.
     ///
+    /// # Errors
+    /// The first broken promise.
+    ///
     /// # Panics
-    /// When a promise was broken.
-    pub fn cycle(&mut self) -> Tally {
+    /// When the host refuses something, or the child says what it should not.
+    pub fn cycle(&mut self) -> Checked<Tally> {
         if self.cycle == CYCLES_MAX {
-            self.look_at_all();
+            self.look_at_all()?;
             (self.place, self.known, self.cycle) = (place(), Default::default(), 0);
         }
         let life = 2 * self.cycle;
@@ -280,11 +298,12 @@ impl Kills {
                     self.known[which as usize].note(&line).expect("four numbers");
                     self.sums.acknowledged += 1;
                 }
-                None => assert!(!line.contains("panicked"), "{line}"),
+                None => ensure(!line.contains("panicked"), "nothing panics", || line)?,
             }
         }
         self.cycle += 1;
-        let (store, read) = check(self.place.path(), &mut self.known, self.cycle.is_multiple_of(WHOLE_EVERY), life + 1);
+        let (store, read) =
+            check(self.place.path(), &mut self.known, self.cycle.is_multiple_of(WHOLE_EVERY), life + 1)?;
         let torn = store.report().torn_bytes;
         self.sums.cycles += 1;
         self.sums.torn_bytes += torn;
@@ -296,21 +315,25 @@ impl Kills {
         } else {
             drop(store)
         }
-        Tally { crashes: 1, ..Tally::default() }
+        Ok(Tally { crashes: 1, ..Tally::default() })
     }
 
     /// Looks at everything that was ever acknowledged in this directory.
     ///
+    /// # Errors
+    /// The first broken promise.
+    ///
     /// # Panics
-    /// When a promise was broken.
-    pub fn look_at_all(&mut self) {
+    /// When the store does not close.
+    pub fn look_at_all(&mut self) -> Checked {
         if self.cycle > 0 {
             let life = 2 * self.cycle + 1;
-            let (store, read) = check(self.place.path(), &mut self.known, true, life);
+            let (store, read) = check(self.place.path(), &mut self.known, true, life)?;
             self.sums.bytes += read;
             self.cycle += 1;
             store.close().expect("a clean close");
         }
+        Ok(())
     }
 }
 
@@ -330,19 +353,19 @@ mod tests {
             known.acknowledged.insert(receipt.first.0, (receipt.end.0, 7, number));
             known.end = receipt.end.0;
         }
-        known.check(0, &log, 0);
+        known.check(0, &log, 0).expect("all is well");
         let noticed = |change: &dyn Fn(&mut Known)| {
             let mut changed = Known { acknowledged: known.acknowledged.clone(), ..Known::default() };
             change(&mut changed);
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| changed.check(0, &log, 0))).is_err()
+            changed.check(0, &log, 0).err().map(|violation| violation.promise)
         };
-        assert!(!noticed(&|_| {}));
-        assert!(noticed(&|known| note(known, 1_000, (1_001, 7, 20))), "one is missing");
-        assert!(noticed(&|known| note(known, 0, (1, 7, 1))), "another one stands there");
-        assert!(noticed(&|known| note(known, 2, (3, 7, 1))), "none begins there");
+        assert_eq!(noticed(&|_| {}), None);
+        assert_eq!(noticed(&|known| note(known, 1_000, (1_001, 7, 20))), Some(KEPT), "one is missing");
+        assert_eq!(noticed(&|known| note(known, 0, (1, 7, 1))), Some(KEPT), "another one stands there");
+        assert_eq!(noticed(&|known| note(known, 2, (3, 7, 1))), Some(KEPT), "none begins there");
         // A batch that no child would write, and a number that is left out.
         log.append(real::one(&log, b"strange")).expect("room").wait().expect("an append");
-        assert!(noticed(&|_| {}));
+        assert_eq!(noticed(&|_| {}), Some(RIGHT));
     }
 
     fn note(known: &mut Known, first: u64, rest: (u64, u64, u64)) {

@@ -7,7 +7,9 @@ pub mod exhaustive;
 pub mod faults;
 pub mod histories;
 pub mod kills;
+pub mod promise;
 pub mod scripts;
+pub mod sweeps;
 pub mod tally;
 
 pub use tally::Tally;

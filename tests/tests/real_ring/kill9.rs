@@ -5,8 +5,8 @@
 use crate::common::seed;
 use std::process::Command;
 use std::time::Instant;
-use strandline_tests::harness::seeds::outcome;
-use strandline_tests::tiers::kills::{self, Kills};
+use strandline_tests::harness::Checked;
+use strandline_tests::tiers::kills::{self, KEPT, Kills, Sums};
 
 const DIRECTORIES: u64 = 4;
 
@@ -30,15 +30,16 @@ fn what_was_acknowledged_survives_every_kill() {
     let live = |directory: u64| {
         let mut kills = Kills::new(seed.wrapping_add(directory), command);
         for _ in 0..cycles.div_ceil(DIRECTORIES) {
-            let _ = kills.cycle();
+            kills.cycle()?;
         }
-        kills.look_at_all();
-        kills.sums()
+        kills.look_at_all()?;
+        Ok(kills.sums())
     };
     std::thread::scope(|scope| {
         let lives: Vec<_> = (0..DIRECTORIES).map(|directory| scope.spawn(move || live(directory))).collect();
         for life in lives {
-            let sums = life.join().expect("every promise is kept");
+            let sums: Checked<Sums> = life.join().expect("nothing panics");
+            let sums = sums.unwrap_or_else(|violation| panic!("{violation}"));
             println!("{sums:?} in {:.1} s", started.elapsed().as_secs_f64());
             assert!(sums.acknowledged >= cycles / DIRECTORIES, "the children did append");
         }
@@ -48,13 +49,8 @@ fn what_was_acknowledged_survives_every_kill() {
 #[test]
 fn an_answer_before_the_write_has_completed_is_noticed_by_kills() {
     let mut kills = Kills::new(seed("kill -9 of a liar"), || Kills::with_a_defect(command()));
-    let noticed = (0..100).find(|_| {
-        outcome(|| {
-            let _ = kills.cycle();
-            Ok(())
-        })
-        .is_err()
-    });
-    println!("noticed by cycle {noticed:?}");
-    assert!(noticed.is_some(), "no kill of 100 noticed it");
+    let noticed = (0..100).find_map(|cycle| kills.cycle().err().map(|violation| (cycle, violation)));
+    let (cycle, violation) = noticed.expect("100 kills are enough");
+    println!("noticed by cycle {cycle}: {violation}");
+    assert_eq!(violation.promise, KEPT, "{violation}");
 }

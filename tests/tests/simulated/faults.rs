@@ -9,21 +9,21 @@ use strandline_disk::{Errno, Verb};
 use strandline_tests::harness::machine::{batch_of, small};
 use strandline_tests::harness::seeds::outcome;
 use strandline_tests::harness::{Machine, Step};
-use strandline_tests::tiers::faults::{Plan, Way, ways};
+use strandline_tests::tiers::faults::{Plan, Setup, Way, ways};
 
 const fn append(log: usize, batches: usize, bytes: usize) -> Step {
     Step::Append { log, batches, records: 2, bytes }
 }
 
 fn begin(seed: u64) -> strandline_tests::harness::Checked<Machine> {
-    strandline_tests::tiers::faults::begin(seed, None)
+    strandline_tests::tiers::faults::begin(seed, Setup::Chosen, None)
 }
 
-/// Lets every operation of every script fail in these ways, once and for ever.
+/// Lets every operation of every script fail in these ways, once and for ever. The other setups are for a campaign.
 fn every_operation_fails(is_wanted: impl Fn(&What) -> bool) {
     let ways: Vec<Way> = ways().into_iter().filter(|way| is_wanted(&way.what)).collect();
     assert!(!ways.is_empty());
-    let plan = Plan::new(ways, None).expect("an honest history");
+    let plan = Plan::new(ways, &[Setup::Chosen], None).expect("an honest history");
     let mut struck = 0;
     for case in 0..plan.cases() {
         let tally = std::cell::Cell::new(0);

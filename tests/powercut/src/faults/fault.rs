@@ -86,9 +86,9 @@ impl Kind {
     /// The ways in which it can go wrong, each with how often that makes sense.
     pub fn ways(self) -> Vec<(Way, Times)> {
         let errnos: &[Errno] = match self {
-            Kind::Read | Kind::Open | Kind::List => &[Errno::IO, Errno::INTR, Errno::AGAIN],
+            Kind::Read | Kind::Open | Kind::List => &[Errno::IO, Errno::INTR, Errno::AGAIN, Errno::CANCELED],
             Kind::Change => &[Errno::IO, Errno::NOSPC, Errno::ROFS],
-            _ => &[Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::FBIG, Errno::INTR, Errno::AGAIN],
+            _ => &ERRNOS,
         };
         let more: &[Way] = match self {
             Kind::Read => &[Way::Short],
@@ -137,6 +137,10 @@ pub enum Times {
     /// From then on.
     Forever,
 }
+
+/// What an operation that changes or syncs can answer.
+const ERRNOS: [Errno; 8] =
+    [Errno::IO, Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::FBIG, Errno::INTR, Errno::AGAIN, Errno::CANCELED];
 
 /// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use crate::server::lock;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Mutex;
+use strandline_tests::tiers::promise::{Broken, Promise};
 
 /// What to do, as a file tells the process. The events of its clock are how often the fault has struck.
 pub type Job = crate::job::Job<Task>;
@@ -43,8 +44,8 @@ pub enum Task {
 pub struct Answer {
     /// What the logs should hold from now on.
     pub models: Vec<Model>,
-    /// What is wrong, a sentence each.
-    pub violations: Vec<String>,
+    /// What is wrong.
+    pub violations: Vec<Broken>,
     /// Calls that were answered.
     pub calls: u64,
     /// Calls that were refused.
@@ -72,6 +73,6 @@ pub fn do_job(file: &Path) -> Result<(), Trouble> {
         Task::Load { models, once, drops, end } => load::load(&job, models, (*once, *drops), *end),
         Task::Look { models, closes } => look::look(&job, models, *closes),
     };
-    answer.violations.extend(lock(&PANICS).iter().map(|panic| format!("a thread panicked: {panic}")));
+    answer.violations.extend(lock(&PANICS).iter().map(|panic| Broken::new(Promise::Lives, panic.clone())));
     save(&job.answer, &answer).map_err(system("saving an answer"))
 }

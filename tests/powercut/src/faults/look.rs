@@ -5,6 +5,7 @@ use super::model::{Model, Went};
 use super::session::Session;
 use crate::check::{misplaced, read};
 use strandline::Level;
+use strandline_tests::tiers::promise::{Broken, Promise};
 
 /// Batches that each log takes in the end.
 const MORE: usize = 2;
@@ -21,8 +22,8 @@ pub fn look(job: &Job, models: &[Model], closes: bool) -> Answer {
         go_on(&mut session, log);
     }
     match session.store().map(misplaced) {
-        Some(Ok(wrong)) => wrong.into_iter().for_each(|wrong| session.violated(wrong)),
-        Some(Err(error)) => session.violated(error),
+        Some(Ok(wrong)) => wrong.into_iter().for_each(|wrong| session.violated(Broken::new(Promise::Placed, wrong))),
+        Some(Err(error)) => session.violated(Broken::new(Promise::GoesOn, error)),
         None => {}
     }
     if closes {
@@ -39,11 +40,11 @@ fn look_at(session: &mut Session<'_>, which: usize) {
     let of = session.model(which).log();
     let found = match session.log(which).map(|log| read(&log, of)).transpose() {
         Ok(found) => found,
-        Err(error) => return session.violated(format!("log {which}: {error}")),
+        Err(error) => return session.violated(error.broken().of(format_args!("log {which}"))),
     };
     match session.model(which).allows(found.as_ref()) {
         Ok(()) => session.model(which).is(found.as_ref()),
-        Err(error) => session.violated(format!("log {which}: {error}")),
+        Err(broken) => session.violated(broken.of(format_args!("log {which}"))),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Model: what a log must, may and must not hold after calls that were answered, refused or left open. Pure.
 
 use crate::content;
-use crate::history::{Found, Held};
+use crate::history::{Found, Held, lost, wrong};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use strandline::Level;
+use strandline_tests::tiers::promise::Broken;
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,59 +214,63 @@ impl Model {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn allows(&self, found: Option<&Found>) -> Result<(), String> {
+    pub fn allows(&self, found: Option<&Found>) -> Result<(), Broken> {
         match (self.there, found) {
-            (There::Yes, None) => Err("it is not there".to_owned()),
+            (There::Yes, None) => lost("it is not there".to_owned()),
             (_, None) => Ok(()),
-            (There::No, Some(found)) => Err(format!("it was deleted, and is there: {}..{}", found.start, found.end)),
+            (There::No, Some(found)) => wrong(format!("it was deleted, and is there: {}..{}", found.start, found.end)),
             (_, Some(found)) => self.allows_found(found),
         }
     }
 
-    fn allows_found(&self, found: &Found) -> Result<(), String> {
+    fn allows_found(&self, found: &Found) -> Result<(), Broken> {
         let (least, most) = self.start;
-        if found.start < least || found.start > most {
-            return Err(format!("it starts at {}, not at {least}..={most}", found.start));
+        let starts = format!("it starts at {}, not at {least}..={most}", found.start);
+        if found.start < least {
+            return wrong(starts);
+        }
+        if found.start > most {
+            return lost(starts);
         }
         if self.there == There::Yes && found.end < self.seen {
-            return Err(format!("it ends at {}, and was read up to {}", found.end, self.seen));
+            return lost(format!("it ends at {}, and was read up to {}", found.end, self.seen));
         }
         self.in_order(found)?;
         for (number, fate) in &self.batches {
             let (Fate::Sure(first) | Fate::Kept(first)) = fate else { continue };
             let held = Held { first: *first, end: self.end_of(*number, *first), number: *number };
             if held.end > found.start && !found.batches.contains(&held) {
-                return Err(format!("{held:?} was acknowledged, and is not there: it ends at {}", found.end));
+                return lost(format!("{held:?} was acknowledged, and is not there: it ends at {}", found.end));
             }
         }
         Ok(())
     }
 
     /// An unbroken run of batches that were appended, in the order in which they were.
-    fn in_order(&self, found: &Found) -> Result<(), String> {
+    fn in_order(&self, found: &Found) -> Result<(), Broken> {
         let mut before: Option<&Held> = None;
         for held in &found.batches {
             match self.batches.get(&held.number) {
                 Some(Fate::Sure(first) | Fate::Weak(first, _) | Fate::Kept(first) | Fate::Perhaps(Some(first)))
                     if *first != held.first =>
                 {
-                    return Err(format!("{held:?} was answered at {first}"));
+                    return wrong(format!("{held:?} was answered at {first}"));
                 }
-                None => return Err(format!("{held:?} was never appended")),
-                Some(Fate::Never) => return Err(format!("{held:?} was refused, truncated or deleted, and is there")),
+                None => return wrong(format!("{held:?} was never appended")),
+                Some(Fate::Never) => return wrong(format!("{held:?} was refused, truncated or deleted, and is there")),
                 Some(_) => {}
             }
             match before {
-                None if held.first > found.start => return Err(format!("there is nothing before {held:?}")),
+                None if held.first > found.start => return wrong(format!("there is nothing before {held:?}")),
                 Some(before) if before.end != held.first || before.number >= held.number => {
-                    return Err(format!("{held:?} stands behind {before:?}"));
+                    return wrong(format!("{held:?} stands behind {before:?}"));
                 }
                 _ => before = Some(held),
             }
         }
         match before.map_or(found.start, |held| held.end) {
             end if end == found.end => Ok(()),
-            end => Err(format!("its batches end at {end}, and it says {}", found.end)),
+            end => wrong(format!("its batches end at {end}, and it says {}", found.end)),
         }
     }
 }

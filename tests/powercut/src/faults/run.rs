@@ -13,10 +13,12 @@ use crate::clock::Clock;
 use crate::error::{Trouble, system};
 use crate::fuse;
 use crate::interrupt::Interrupt;
+use crate::job::sentences;
 use crate::random::Random;
 use crate::shape::{Io, Shape, Sync};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use strandline_tests::tiers::promise::{Broken, Promise};
 use tempfile::TempDir;
 
 /// After how long a call counts as never answered. A process makes a few hundred of them in well under a second.
@@ -63,7 +65,7 @@ impl<'a> Run<'a> {
         let point = place.path().join("mounted");
         std::fs::create_dir(&point).map_err(system("a directory to mount at"))?;
         let server = Server::start(&point).map_err(system("mounting FUSE: this needs root"))?;
-        let report = Report::new(options.seed, options.sabotage);
+        let report = Report::new(options.seed.unwrap_or(1), options.sabotage);
         Ok(Run { options, interrupt, report, server, place })
     }
 
@@ -80,7 +82,7 @@ impl<'a> Run<'a> {
             counts.push(self.rehearse(&base)?);
             bases.push(base);
         }
-        let plan = Plan::new(self.options.seed, &counts);
+        let plan = Plan::new(self.seed(), &counts);
         let until = self.options.seconds.map(|seconds| since + Duration::from_secs(seconds));
         let (first, cases) = self.options.case.map_or((0, self.options.cases), |case| (case, 1));
         for number in first..first.saturating_add(cases) {
@@ -95,6 +97,10 @@ impl<'a> Run<'a> {
         }
         self.report.took(since.elapsed().as_millis() as u64);
         Ok(self.report)
+    }
+
+    fn seed(&self) -> u64 {
+        self.options.seed.unwrap_or(1)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -114,13 +120,13 @@ impl<'a> Run<'a> {
         let (tree, counts, fired) = self.server.take_down();
         let answer = match outcome? {
             Outcome::Answered(answer) => answer,
-            Outcome::Died(why) => Answer { violations: vec![format!("the process died: {why}")], ..Answer::default() },
+            Outcome::Died(why) => Answer { violations: vec![Broken::new(Promise::Lives, why)], ..Answer::default() },
         };
         Ok(Left { answer, tree, counts, fired })
     }
 
     fn make(&self, turn: usize) -> Result<Base, Trouble> {
-        let ((io, sync), seed) = (TURNS[turn], self.options.seed * TURNS.len() as u64 + turn as u64);
+        let ((io, sync), seed) = (TURNS[turn], self.seed() * TURNS.len() as u64 + turn as u64);
         let shape = Shape { io, sync, defect: None, seed };
         let Left { answer, tree, .. } = self.send(shape, Tree::default(), None, Task::Make)?;
         honest(&answer, shape)?;
@@ -147,7 +153,7 @@ impl<'a> Run<'a> {
         let task = Task::Load { models: base.models.clone(), once, drops, end };
         let Left { mut answer, mut tree, fired, .. } = self.send(base.shape, base.tree.clone(), Some(fault), task)?;
         judge(&fault, &fired, &mut answer);
-        let mut random = Random::new(self.options.seed, 3_000 + number);
+        let mut random = Random::new(self.seed(), 3_000 + number);
         match end {
             End::Close | End::Kill => {}
             End::PowerAll => tree.cut(Loss::All, &mut random),
@@ -176,8 +182,8 @@ impl<'a> Run<'a> {
 
     fn violated(&mut self, case: &Case, base: &Base, fired: &Fired, answer: &Answer) {
         let Case { number, fault, end, .. } = case;
-        let (seed, shape) = (self.options.seed, base.shape);
-        let (what, refusals) = (answer.violations.join("\n  "), answer.refusals.join("\n  refused: "));
+        let (seed, shape) = (self.seed(), base.shape);
+        let (what, refusals) = (sentences(&answer.violations), answer.refusals.join("\n  refused: "));
         let again = format!("strandline-powercut faults --seed {seed} --case {number} --k {}", fault.k);
         let first = fired.first.as_deref().unwrap_or("nothing");
         let text = format!(
@@ -186,6 +192,7 @@ impl<'a> Run<'a> {
         );
         eprintln!("violation: {text}");
         self.report.violations.push(text);
+        self.report.broken.extend(answer.violations.iter().map(|broken| broken.promise));
     }
 }
 
@@ -200,11 +207,13 @@ fn honest(answer: &Answer, shape: Shape) -> Result<(), Trouble> {
 /// What the processes cannot see: whether anybody may notice this fault at all, and where it struck.
 fn judge(fault: &Fault, fired: &Fired, answer: &mut Answer) {
     if fault.is_harmless() && answer.refused > 0 {
-        answer.violations.push(format!("{} calls were refused for what harms nobody", answer.refused));
+        let seen = format!("{} calls were refused for what harms nobody", answer.refused);
+        answer.violations.push(Broken::new(Promise::GoesOn, seen));
     }
     let elsewhere = |path: &String| !path.contains("/manifest") && !path.contains("/strandline.");
     if let (Some(why), true) = (&answer.quiet, fired.first.as_ref().is_some_and(elsewhere)) {
-        answer.violations.push(format!("a log that was at rest when the fault struck is refused: {why}"));
+        let seen = format!("a log that was at rest when the fault struck is refused: {why}");
+        answer.violations.push(Broken::new(Promise::Apart, seen));
     }
 }
 

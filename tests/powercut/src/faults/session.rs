@@ -9,6 +9,7 @@ use crate::history::Found;
 use crate::shape::Io;
 use std::fmt::Display;
 use strandline::{AppendError, Appending, Config, Level, Log, Offset, RangeNumber, ReadError, Store};
+use strandline_tests::tiers::promise::{Broken, Promise};
 
 /// Refusals that are told word by word.
 const TOLD_MAX: usize = 6;
@@ -51,8 +52,12 @@ impl<'a> Session<'a> {
     }
 
     /// Something is wrong whatever has failed.
-    pub fn violated(&mut self, what: impl Display) {
-        self.answer.violations.push(what.to_string());
+    pub fn violated(&mut self, broken: Broken) {
+        self.answer.violations.push(broken);
+    }
+
+    fn broke(&mut self, promise: Promise, seen: String) {
+        self.violated(Broken::new(promise, seen));
     }
 
     /// A call was answered: gives the answer, or notes that it was refused.
@@ -64,9 +69,9 @@ impl<'a> Session<'a> {
         };
         self.answer.refused += 1;
         if self.strict {
-            self.violated(format!("nothing fails any more, and yet: {error}"));
+            self.broke(Promise::GoesOn, format!("nothing fails any more, and yet: {error}"));
         } else if self.struck() == 0 {
-            self.violated(format!("nothing has failed so far, and yet: {error}"));
+            self.broke(Promise::GoesOn, format!("nothing has failed so far, and yet: {error}"));
         } else if self.answer.refusals.len() < TOLD_MAX {
             self.answer.refusals.push(error);
         }
@@ -97,7 +102,7 @@ impl<'a> Session<'a> {
         let damaged = self.store.as_ref().map(|store| store.report().damaged.clone());
         for damaged in damaged.unwrap_or_default() {
             let damaged = format!("opening says that something is damaged: {damaged}");
-            if fails { self.answer.refusals.push(damaged) } else { self.violated(damaged) }
+            if fails { self.answer.refusals.push(damaged) } else { self.broke(Promise::Readable, damaged) }
         }
         self.store.is_some()
     }
@@ -188,11 +193,11 @@ impl<'a> Session<'a> {
             _ => false,
         };
         if let (true, Err(error)) = (wrong, &read) {
-            self.violated(format!("log {which}: {error}"));
+            self.violated(error.broken().of(format_args!("log {which}")));
         }
         let found = self.answered(&format!("reading log {which}"), read)?;
-        if let Err(error) = self.model(which).allows(Some(&found)) {
-            self.violated(format!("log {which}: {error}"));
+        if let Err(broken) = self.model(which).allows(Some(&found)) {
+            self.violated(broken.of(format_args!("log {which}")));
         }
         self.model(which).shown(&found);
         Some(found)
@@ -212,7 +217,7 @@ impl<'a> Session<'a> {
         let truncated = log.truncate_to(Offset(end)).wait();
         let truncated = self.answered("a truncation", truncated);
         if truncated.is_some_and(|truncated| truncated.end.0 != end) {
-            self.violated(format!("log {which}: a truncation to {end} says {truncated:?}"));
+            self.broke(Promise::Right, format!("log {which}: a truncation to {end} says {truncated:?}"));
         }
         self.model(which).truncated(end, truncated.is_some());
     }
@@ -224,7 +229,7 @@ impl<'a> Session<'a> {
         let trimmed = log.trim(Offset(start)).wait();
         let trimmed = self.answered("a trim", trimmed);
         if trimmed.is_some_and(|at| at.0 != start) {
-            self.violated(format!("log {which}: a trim to {start} says {trimmed:?}"));
+            self.broke(Promise::Right, format!("log {which}: a trim to {start} says {trimmed:?}"));
         }
         self.model(which).trimmed(start, trimmed.is_some());
     }
@@ -255,7 +260,7 @@ impl<'a> Session<'a> {
         let verified = log.verify(None).wait();
         let rot = self.answered("verifying", verified).and_then(|verified| verified.rot.into_iter().next());
         if let Some(rot) = rot {
-            self.violated(format!("log {which}: verifying finds {rot:?}"));
+            self.broke(Promise::Readable, format!("log {which}: verifying finds {rot:?}"));
         }
     }
 }

@@ -3,14 +3,13 @@
 //! repeats it.
 #![forbid(unsafe_code)]
 
-mod record;
 mod work;
 
 use clap::{Args, Parser, Subcommand};
-use record::{Host, Run};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
+use strandline_tests::record::{self, Host, Run};
 use strandline_tests::tiers::controls::{self, By};
 use strandline_tests::tiers::kills;
 use work::{Ended, Tier};
@@ -35,6 +34,8 @@ enum What {
     T5(Size),
     /// T6: every flipped bit and every cut of every file of a small store.
     T6(Size),
+    /// T6 behind the open: passes of the sweeper over damaged stores, on files in memory or in the directory for temporary files.
+    T6Sweep(Size),
     /// The negative controls: each defect must be noticed by the tier that the table names.
     Controls,
     /// Prints the table of a record.
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
         What::T2(size) => run(Tier::T2, &size),
         What::T5(size) => run(Tier::T5, &size),
         What::T6(size) => run(Tier::T6, &size),
+        What::T6Sweep(size) => run(Tier::T6Sweep, &size),
         What::Controls => run_controls(),
         What::Table { record } => {
             print!("{}", record::table(&record::read(&record)));
@@ -94,7 +96,12 @@ fn main() -> ExitCode {
 
 fn run(tier: Tier, size: &Size) -> ExitCode {
     let mut runs = size.record.as_deref().map(record::read).unwrap_or_default();
-    let from = size.from.unwrap_or_else(|| record::next(&runs, tier.name()));
+    let on = match tier {
+        Tier::T2 => record::of_temporary_files(),
+        Tier::T6Sweep => "tmpfs".to_owned(),
+        _ => record::SIMULATED.to_owned(),
+    };
+    let from = size.from.unwrap_or_else(|| record::next(&runs, tier.name(), &on));
     let cases = tier.cases().map(|cases| cases.saturating_sub(from));
     let Some(count) = size.seeds.into_iter().chain(cases).min().or(size.minutes.map(|_| u64::MAX - from)) else {
         eprintln!("{} has no end: say --seeds or --minutes", tier.name());
@@ -103,7 +110,7 @@ fn run(tier: Tier, size: &Size) -> ExitCode {
     let threads = size.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
     let limit = size.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
     eprintln!("{}: from {from}, {threads} threads", tier.name());
-    let host = Host::look(tier == Tier::T2); // What is committed meanwhile is not what runs.
+    let host = Host::look(on); // What is committed meanwhile is not what runs.
     let ended = work::run(tier, from..from + count, threads, limit);
     for (number, text) in &ended.violations {
         println!("{} {number}: {text}", tier.name());
@@ -121,18 +128,12 @@ fn run(tier: Tier, size: &Size) -> ExitCode {
 
 fn run_of(tier: Tier, from: u64, ended: &Ended, host: Host) -> Run {
     Run {
-        date: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
-        tier: tier.name().to_owned(),
-        from,
-        to: ended.to,
         runs: ended.runs,
         of: tier.cases(),
         tally: ended.tally,
-        kernel: host.kernel,
-        file_system: host.file_system,
-        commit: host.commit,
         seconds: ended.seconds,
         violations: ended.violations.len() as u64,
+        ..Run::ended(tier.name(), (from, ended.to), host)
     }
 }
 
@@ -143,7 +144,7 @@ fn run_controls() -> ExitCode {
         let tier = control.tier().map_or("none".to_owned(), |tier| format!("{tier:?}"));
         let started = std::time::Instant::now();
         let (verdict, text) = match controls::run(&control, kill_child) {
-            Ok(text) if matches!(control.by, By::Test(..)) => ("elsewhere", text),
+            Ok(text) if control.is_run_elsewhere() => ("elsewhere", text),
             Ok(text) if matches!(control.by, By::Aid(_)) => ("no defect", text),
             Ok(text) => ("noticed", text),
             Err(text) => {

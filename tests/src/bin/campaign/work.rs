@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use strandline_tests::harness::Checked;
 use strandline_tests::harness::seeds::outcome;
 use strandline_tests::tiers::corruption::Stores;
-use strandline_tests::tiers::faults::{Plan, ways};
+use strandline_tests::tiers::faults::{Plan, SETUPS, ways};
 use strandline_tests::tiers::kills::Kills;
+use strandline_tests::tiers::sweeps::Sweeps;
 use strandline_tests::tiers::{Tally, exhaustive, histories};
 
 /// One seed in so many is run twice: both must go the same way.
@@ -27,6 +28,8 @@ pub enum Tier {
     T5,
     /// Damage.
     T6,
+    /// The sweeper over what is damaged.
+    T6Sweep,
 }
 
 type Case = Box<dyn FnMut(u64) -> Checked<Tally>>;
@@ -40,6 +43,7 @@ impl Tier {
             Tier::T2 => "t2",
             Tier::T5 => "t5",
             Tier::T6 => "t6",
+            Tier::T6Sweep => "t6-sweep",
         }
     }
 
@@ -48,7 +52,8 @@ impl Tier {
         match self {
             Tier::T1 | Tier::T2 => None,
             Tier::T1b => Some(exhaustive::cases()),
-            Tier::T5 => Some(Plan::new(ways(), None).expect("an honest history").cases()),
+            Tier::T5 => Some(Plan::new(ways(), &SETUPS, None).expect("an honest history").cases()),
+            Tier::T6Sweep => Some(Sweeps::new().expect("an honest history").cases()),
             Tier::T6 => Some(Stores::new(None).expect("an honest history").cases()),
         }
     }
@@ -65,11 +70,15 @@ impl Tier {
             Tier::T1b => Box::new(|number| exhaustive::run(number, exhaustive::WHOLE, None)),
             Tier::T2 => {
                 let mut kills = Kills::new(seed, super::kill_child);
-                Box::new(move |_| Ok(kills.cycle()))
+                Box::new(move |_| kills.cycle())
             }
             Tier::T5 => {
-                let plan = Plan::new(ways(), None).expect("an honest history");
+                let plan = Plan::new(ways(), &SETUPS, None).expect("an honest history");
                 Box::new(move |number| plan.run(number))
+            }
+            Tier::T6Sweep => {
+                let sweeps = Sweeps::new().expect("an honest history");
+                Box::new(move |number| sweeps.run(number))
             }
             Tier::T6 => {
                 let stores = Stores::new(None).expect("an honest history");
@@ -106,7 +115,7 @@ pub fn run(tier: Tier, cases: Range<u64>, threads: usize, limit: Option<Duration
                 break;
             }
             let mut tally = Tally::default();
-            let text = outcome(|| run(number).map(|done| tally = done)).err();
+            let text = outcome(|| run(number).map(|done| tally = done)).err().map(|violation| violation.to_string());
             let mut ended = ended.lock().expect("no thread panics with it");
             ended.runs += 1;
             ended.to = ended.to.max(number + 1);

@@ -1,11 +1,12 @@
-//! The record: a line of JSON for each run, and the table that is made of it.
+//! The record: a line of JSON for each run of a tier, and the table that is made of it. `strandline-campaign` and `strandline-powercut` write
+//! into the same one.
 
+use crate::tiers::Tally;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use strandline_tests::tiers::Tally;
 
 /// One run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -14,11 +15,11 @@ pub struct Run {
     pub date: String,
     /// Which tier.
     pub tier: String,
-    /// The first case.
+    /// The first case; where a seed decides many cases, the first seed.
     pub from: u64,
     /// One past the last.
     pub to: u64,
-    /// How many were run.
+    /// How many cases were run.
     pub runs: u64,
     /// How many there are, where they have an end.
     pub of: Option<u64>,
@@ -41,15 +42,16 @@ pub struct Run {
 pub struct Host {
     /// Its kernel.
     pub kernel: String,
-    /// That real files are on.
+    /// That files are on.
     pub file_system: String,
     /// What was built: `STRANDLINE_COMMIT`, else what git says of the directory.
     pub commit: String,
 }
 
 impl Host {
-    /// Looks at the host; `real` when real files are used.
-    pub fn look(real: bool) -> Host {
+    /// Looks at the host. The files are on `file_system`.
+    #[must_use]
+    pub fn look(file_system: impl Into<String>) -> Host {
         let described = || {
             let output = Command::new("git").args(["describe", "--always", "--dirty"]).output().ok()?;
             let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
@@ -58,14 +60,18 @@ impl Host {
         let commit = std::env::var("STRANDLINE_COMMIT").ok().or_else(described);
         Host {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-            file_system: if real { file_system() } else { "simulated".to_owned() },
+            file_system: file_system.into(),
             commit: commit.unwrap_or_else(|| "unknown".to_owned()),
         }
     }
 }
 
+/// What stands for the file system where the disk is simulated.
+pub const SIMULATED: &str = "simulated";
+
 /// What the directory for temporary files is on.
-fn file_system() -> String {
+#[must_use]
+pub fn of_temporary_files() -> String {
     match rustix::fs::statfs(std::env::temp_dir()).map(|stat| stat.f_type as u64) {
         Ok(0xef53) => "ext4".to_owned(),
         Ok(0x5846_5342) => "xfs".to_owned(),
@@ -81,6 +87,7 @@ fn file_system() -> String {
 ///
 /// # Panics
 /// When a line is no run.
+#[must_use]
 pub fn read(path: &Path) -> Vec<Run> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().filter(|line| !line.is_empty());
@@ -98,15 +105,39 @@ pub fn add(path: &Path, run: &Run) {
     written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// The case at which a tier goes on: behind what was run in one piece from 0.
-pub fn next(runs: &[Run], tier: &str) -> u64 {
-    let of_tier = runs.iter().filter(|run| run.tier == tier && run.violations == 0);
+impl Run {
+    /// A run that ends now, of cases `from..to`.
+    #[must_use]
+    pub fn ended(tier: &str, (from, to): (u64, u64), host: Host) -> Run {
+        Run {
+            date: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+            tier: tier.to_owned(),
+            from,
+            to,
+            runs: 0,
+            of: None,
+            tally: Tally::default(),
+            kernel: host.kernel,
+            file_system: host.file_system,
+            commit: host.commit,
+            seconds: 0.0,
+            violations: 0,
+        }
+    }
+}
+
+/// The case at which a tier goes on with files on this file system: behind what was run in one piece from 0.
+#[must_use]
+pub fn next(runs: &[Run], tier: &str, file_system: &str) -> u64 {
+    let is_wanted = |run: &&Run| run.tier == tier && run.file_system == file_system && run.violations == 0;
+    let of_tier = runs.iter().filter(is_wanted);
     let mut pieces: Vec<(u64, u64)> = of_tier.map(|run| (run.from, run.to)).collect();
     pieces.sort_unstable();
     pieces.into_iter().fold(0, |end, (from, to)| if from <= end { end.max(to) } else { end })
 }
 
 /// A table of all runs, and the sums of each tier.
+#[must_use]
 pub fn table(runs: &[Run]) -> String {
     let mut text = String::from(
         "| date | tier | cases | runs | crashes | dropped changes | faults | kernel | file system | commit | seconds | violations |\n\
@@ -130,11 +161,11 @@ pub fn table(runs: &[Run]) -> String {
             run.violations
         );
     }
-    let mut tiers: Vec<&str> = runs.iter().map(|run| &*run.tier).collect();
+    let mut tiers: Vec<(&str, &str)> = runs.iter().map(|run| (&*run.tier, &*run.file_system)).collect();
     tiers.sort_unstable();
     tiers.dedup();
-    for tier in tiers {
-        let of_tier = runs.iter().filter(|run| run.tier == tier);
+    for (tier, file_system) in tiers {
+        let of_tier = runs.iter().filter(|run| run.tier == tier && run.file_system == file_system);
         let (mut sum, mut count, mut violations, mut seconds) = (Tally::default(), 0, 0, 0.0);
         for run in of_tier {
             sum += run.tally;
@@ -145,9 +176,45 @@ pub fn table(runs: &[Run]) -> String {
         let Tally { crashes, dropped, faults } = sum;
         let _ = writeln!(
             text,
-            "{tier}: {count} runs, {crashes} crashes, {dropped} dropped changes, {faults} faults, {seconds:.0} s, {violations} \
+            "{tier}, {file_system}: {count} runs, {crashes} crashes, {dropped} dropped changes, {faults} faults, {seconds:.0} s, {violations} \
              violations in all"
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(tier: &str, file_system: &str, cases: (u64, u64), violations: u64) -> Run {
+        Run { violations, ..Run::ended(tier, cases, Host::look(file_system)) }
+    }
+
+    #[test]
+    fn a_tier_goes_on_behind_what_it_ran_in_one_piece_on_that_file_system() {
+        let runs = [
+            run("t3", "ext4", (0, 8), 0),
+            run("t3", "xfs", (0, 3), 0),
+            run("t3", "ext4", (8, 12), 0),
+            run("t3", "ext4", (20, 30), 0),
+            run("t3", "ext4", (12, 19), 1),
+        ];
+        assert_eq!((next(&runs, "t3", "ext4"), next(&runs, "t3", "xfs"), next(&runs, "t1", SIMULATED)), (12, 3, 0));
+    }
+
+    #[test]
+    fn a_record_holds_what_was_added_and_the_table_has_a_sum_for_each_tier_and_file_system() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let path = place.path().join("record");
+        assert!(read(&path).is_empty());
+        for file_system in ["ext4", "xfs", "ext4"] {
+            let tally = Tally { crashes: 40, dropped: 1_000, faults: 0 };
+            add(&path, &Run { runs: 40, tally, ..run("t3", file_system, (0, 1), 0) });
+        }
+        let table = table(&read(&path));
+        assert_eq!(table.lines().filter(|line| line.contains("| t3 | 0..1 | 40 |")).count(), 3);
+        assert!(table.contains("t3, ext4: 80 runs, 80 crashes, 2000 dropped changes"), "{table}");
+        assert!(table.contains("t3, xfs: 40 runs"), "{table}");
+    }
 }
