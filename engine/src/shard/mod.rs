@@ -16,8 +16,6 @@ mod leave;
 mod let_go;
 #[cfg(all(test, loom))]
 mod loom_models;
-#[cfg(all(test, shuttle))]
-mod shuttle_models;
 pub mod open;
 pub mod orphan;
 pub mod policies;
@@ -35,6 +33,8 @@ mod settle;
 #[expect(clippy::module_inception, reason = "the noun of this file is the shard")]
 mod shard;
 mod shrink;
+#[cfg(all(test, shuttle))]
+mod shuttle_models;
 mod siblings;
 mod stage;
 mod stray;

@@ -4,7 +4,7 @@
 //! over, and no segment goes because of it.
 
 use super::tally::Tally;
-use crate::harness::files::Disk;
+use crate::harness::files::{Disk, SegmentFile};
 use crate::harness::machine::{Machine, small};
 use crate::harness::model::{Held, Model};
 use crate::harness::step::{Ask, At, Step};
@@ -83,11 +83,53 @@ struct Whole {
     placed: BTreeMap<String, Vec<Placed>>,
 }
 
+impl Whole {
+    fn live(&self) -> impl Iterator<Item = &SegmentFile> {
+        self.disk.segments().iter().filter(|segment| segment.record.opening().is_some())
+    }
+}
+
+impl Case {
+    /// A copy of a store with this damage.
+    fn damaged(&self, whole: &Whole) -> SimWorld {
+        let world = whole.world.snapshot();
+        match self.damage {
+            Damage::Flip(bit) => world.rot(&self.path, bit / 8, 1 << (bit % 8)),
+            Damage::Cut(length) => world.truncate_file(&self.path, length),
+        }
+        world
+    }
+
+    /// There is one copy of these: a store whose identity cannot be read is refused, and left alone.
+    fn is_of_one_copy(&self) -> bool {
+        [layout::FORMAT_FILE, layout::ID_FILE].contains(&&*self.path)
+    }
+}
+
 /// The stores that are damaged: each case damages a copy.
 pub struct Stores {
     config: CheckedConfig,
     whole: Vec<Whole>,
     files: Vec<Target>,
+}
+
+/// A damaged store, to be laid out elsewhere.
+#[derive(Debug)]
+pub struct Laid {
+    /// What is damaged.
+    pub case: Case,
+    /// The configuration of its maker.
+    pub config: Config,
+    /// The directories of the store itself.
+    pub directories: Vec<&'static str>,
+    /// Its files.
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// The directories of its live segments.
+    pub live: Vec<String>,
+    /// Wall ms of its maker's clock in the end.
+    pub changed_ms: u64,
+    /// The damage is in a file of which there is one copy: the store may be refused.
+    pub may_be_refused: bool,
 }
 
 /// A file that is damaged.
@@ -156,6 +198,31 @@ impl Stores {
     #[must_use]
     pub fn case(&self, number: u64) -> Case {
         self.find(number).1
+    }
+
+    /// The damaged files of a case.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn laid(&self, number: u64) -> Laid {
+        let (whole, case) = self.find(number);
+        let world = case.damaged(whole);
+        let live = whole.live().map(|segment| segment.path.split('/').next().unwrap_or_default().to_owned());
+        Laid {
+            may_be_refused: case.is_of_one_copy(),
+            config: config(None),
+            directories: vec![
+                layout::MANIFEST_DIRECTORY,
+                layout::SPARE_DIRECTORY,
+                layout::TRASH_DIRECTORY,
+                layout::AUDIT_DIRECTORY,
+            ],
+            files: contents(&world),
+            live: live.collect(),
+            changed_ms: whole.world.now().wall_ms,
+            case,
+        }
     }
 
     /// Runs a case.
@@ -239,15 +306,11 @@ struct Attempt<'a> {
 
 impl Attempt<'_> {
     fn run(&self) -> Checked {
-        let world = self.whole.world.snapshot();
-        match self.case.damage {
-            Damage::Flip(bit) => world.rot(&self.case.path, bit / 8, 1 << (bit % 8)),
-            Damage::Cut(length) => world.truncate_file(&self.case.path, length),
-        }
+        let world = self.case.damaged(self.whole);
         let damaged = world.read_file(&self.case.path).unwrap_or_default();
         let mut machine = Machine::on(world, self.config.clone(), self.whole.model.clone());
         // There is one copy of these: a store whose identity cannot be read is refused, and left alone.
-        machine.tolerant = [layout::FORMAT_FILE, layout::ID_FILE].contains(&&*self.case.path);
+        machine.tolerant = self.case.is_of_one_copy();
         let before = machine.tolerant.then(|| contents(&machine.world));
         if !machine.start(None)? {
             let same = before.is_some_and(|before| contents(&machine.world) == before);
@@ -338,7 +401,7 @@ impl Attempt<'_> {
 
     fn nothing_is_removed(&self, machine: &Machine) -> Checked {
         let after = Disk::look(&machine.world, &machine.config)?;
-        for segment in self.whole.disk.segments().iter().filter(|segment| segment.record.opening().is_some()) {
+        for segment in self.whole.live() {
             let known = after.segments().iter().any(|known| known.id == segment.id && known.path == segment.path);
             ensure(known && after.bytes(&segment.path).is_some(), "no live segment goes because of damage", || {
                 segment.path.clone()

@@ -23,4 +23,5 @@ mod room;
 mod seccomp;
 #[path = "../../../engine/disk/tests/uring/skipped.rs"]
 mod skipped;
+mod sweeps;
 mod time;
