@@ -24,6 +24,9 @@ const OUTSTANDING_MAX: usize = 12;
 /// Bytes of a log's segments above which it is trimmed whatever the dice say.
 const BATCHES_MAX: usize = 400;
 
+/// Large edits of the manifest that come together.
+const EDITS: u64 = 10;
+
 /// How long the store is left alone between two looks at what it counts.
 const LOOKS_EVERY: Duration = Duration::from_millis(1);
 
@@ -340,12 +343,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes a large edit of the manifest, so that its page is turned often.
+    /// Makes large edits of the manifest, so that its page is turned also where a file system writes much for each of them.
     fn define(&mut self) -> Result<(), String> {
-        let value = format!("{:0>250}", self.number);
-        let host = HOST_FIELDS.iter().map(|field| ((*field).to_owned(), Some(value.clone()))).collect();
-        let (policy, policies) = (Policy { host, ..Policy::default() }, self.shared.store.policies());
-        policies.define(&format!("of-{}", self.which), &policy, "test").map(drop).map_err(told("a policy"))
+        for edit in 0..EDITS {
+            let value = format!("{:0>250}", self.number * EDITS + edit);
+            let host = HOST_FIELDS.iter().map(|field| ((*field).to_owned(), Some(value.clone()))).collect();
+            let (policy, policies) = (Policy { host, ..Policy::default() }, self.shared.store.policies());
+            policies.define(&format!("of-{}", self.which), &policy, "test").map(drop).map_err(told("a policy"))?;
+        }
+        Ok(())
     }
 
     fn delete(&mut self) -> Result<(), String> {

@@ -7,7 +7,7 @@ use super::histories::{self, Size};
 use super::kills::{self, Kills};
 use super::promise::Promise;
 use super::scripts::{self, Script};
-use crate::harness::seeds::outcome;
+use crate::harness::seeds::{NO_OVERLAP, outcome};
 use crate::harness::violation::Checked;
 use crate::harness::workload::Twist;
 use std::fmt;
@@ -191,7 +191,7 @@ pub fn table() -> Vec<Control> {
         engine(Sabotage::RollBeforeFlush, By::Script(scripts::rolls_behind_written_appends), READABLE),
         engine(Sabotage::CutBeforeEdit, By::Script(scripts::truncation), CHANGES),
         engine(Sabotage::WriteBeforeDirty, By::Script(scripts::rest_and_wake), READABLE),
-        engine(Sabotage::ReleaseBeforeEdit, By::Script(scripts::release), READABLE),
+        engine(Sabotage::ReleaseBeforeEdit, By::Script(scripts::release), &[NO_OVERLAP]),
         engine(
             Sabotage::AnswerPolicyBeforeEdit,
             By::Test("policies/crashes.rs", "an_answer_before_the_manifest_knows_is_noticed"),
