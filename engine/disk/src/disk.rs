@@ -301,6 +301,10 @@ pub trait Disk: Clone + 'static {
     /// The ring itself failed; nothing further will complete.
     fn turn(&self, wait: Wait) -> Result<(), DiskError>;
 
+    /// The last flush that failed since this was asked before, in the turns so far. Whoever turns the disk asks behind each turn: of several
+    /// answers that came together a good flush may be taken up first, and what it covered may have gone with the one that failed.
+    fn take_failed_flush(&self) -> Option<DiskError>;
+
     /// The root directory.
     fn root(&self) -> Directory;
 

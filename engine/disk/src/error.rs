@@ -128,6 +128,12 @@ impl DiskError {
         }
     }
 
+    /// True when a transfer is not over with this error: what makes it tries again.
+    #[must_use]
+    pub fn is_tried_again(&self) -> bool {
+        matches!(self.verb, Verb::Read | Verb::Write | Verb::DurableWrite) && self.is_passing()
+    }
+
     /// True when what was named does not exist.
     #[must_use]
     pub fn is_absent(&self) -> bool {

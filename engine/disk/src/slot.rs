@@ -54,6 +54,7 @@ struct Table {
     slots: Vec<Slot>,
     free: Vec<u32>,
     flying: usize,
+    failed_flush: Option<DiskError>,
 }
 
 /// The table of slots. Clones share it.
@@ -103,6 +104,9 @@ impl Slots {
             return false;
         };
         table.flying -= 1;
+        if let Some(error) = result.as_ref().err().filter(|error| error.is_failed_flush() && !error.is_tried_again()) {
+            table.failed_flush = Some(error.clone());
+        }
         if awaited {
             table.slots[token.index as usize].state =
                 State::Landed(Outcome { result, buffer: operation.into_buffer() });
@@ -117,6 +121,11 @@ impl Slots {
             drop((operation, result));
         }
         true
+    }
+
+    /// The last flush that failed since this was asked before.
+    pub fn take_failed_flush(&self) -> Option<DiskError> {
+        self.0.borrow_mut().failed_flush.take()
     }
 
     /// Operations in flight.

@@ -284,6 +284,10 @@ impl<D: Disk> Shard<D> {
     /// The ring itself failed. The shard must be dropped; every waiting caller is then answered.
     pub fn turn(&mut self) -> Result<Turned, DiskError> {
         self.now = self.disk.now();
+        // Before anything that was answered beside it is taken up.
+        if let Some(source) = self.disk.take_failed_flush() {
+            self.heed_disk_failure(&source);
+        }
         let _ = self.receive();
         self.look_at_timers();
         loop {

@@ -1,6 +1,6 @@
 //! Removing: the thread that removes files, with a ring of its own, so that what blocks there holds up no shard.
 
-use super::serve::{drive, panic_text};
+use super::serve::{drive_with, panic_text};
 use crate::config::CheckedConfig;
 use crate::error::OpenError;
 use crate::id::StoreId;
@@ -104,7 +104,8 @@ fn remove(
     };
     let exchange = siblings.removal.clone();
     let remover = Remover::new(disk.clone(), (*store, edits.clone()), exchange, Settings::of(config), alarm);
-    drive(&disk, remover.run()).map_err(OpenError::Disk)
+    let alarm = |error: &DiskError| siblings.note_failed_flush(error);
+    drive_with(&disk, remover.run(), alarm).map_err(OpenError::Disk)
 }
 
 fn options(config: &CheckedConfig) -> UringOptions {

@@ -273,6 +273,15 @@ fn run(mut shard: Shard<UringDisk>) {
 
 /// Polls a future on this thread, turning the disk whenever it waits.
 pub(super) fn drive<D: Disk, F: Future>(disk: &D, future: F) -> Result<F::Output, DiskError> {
+    drive_with(disk, future, |_| {})
+}
+
+/// The same, which tells of each flush that failed before the future hears of it.
+pub(super) fn drive_with<D: Disk, F: Future>(
+    disk: &D,
+    future: F,
+    alarm: impl Fn(&DiskError),
+) -> Result<F::Output, DiskError> {
     let mut future = std::pin::pin!(future);
     let doorbell = disk.doorbell();
     let woken = Woken::new(false, doorbell.clone());
@@ -285,6 +294,9 @@ pub(super) fn drive<D: Disk, F: Future>(disk: &D, future: F) -> Result<F::Output
         // The shard that keeps the manifest may be waiting for what another one hands in, which rings too.
         let turned = disk.turn(if woken.take() { Wait::No } else { Wait::Event });
         doorbell.awake();
+        if let Some(error) = disk.take_failed_flush() {
+            alarm(&error);
+        }
         turned?;
     }
 }

@@ -353,6 +353,9 @@ impl Running {
         let disk = &self.disks[self.shards.len()];
         // With nothing in flight it sleeps, while time goes by as the shards have it.
         disk.turn(if disk.in_flight() == 0 { Wait::No } else { Wait::Event })?;
+        if let Some(error) = disk.take_failed_flush() {
+            self.siblings.note_failed_flush(&error);
+        }
         Ok(Turned::Open)
     }
 

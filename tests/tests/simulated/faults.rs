@@ -21,9 +21,13 @@ fn begin(seed: u64) -> strandline_tests::harness::Checked<Machine> {
 
 /// Lets every operation of every script fail in these ways, once and for ever. The other setups are for a campaign.
 fn every_operation_fails(is_wanted: impl Fn(&What) -> bool) {
+    every_operation_fails_in(Setup::Chosen, is_wanted);
+}
+
+fn every_operation_fails_in(setup: Setup, is_wanted: impl Fn(&What) -> bool) {
     let ways: Vec<Way> = ways().into_iter().filter(|way| is_wanted(&way.what)).collect();
     assert!(!ways.is_empty());
-    let plan = Plan::new(ways, &[Setup::Chosen], None).expect("an honest history");
+    let plan = Plan::new(ways, &[setup], None).expect("an honest history");
     let mut struck = 0;
     for case in 0..plan.cases() {
         let tally = std::cell::Cell::new(0);
@@ -53,6 +57,13 @@ fn any_operation_may_find_its_file_too_large_or_the_disk_read_only() {
 #[test]
 fn any_operation_may_be_interrupted_or_put_off() {
     every_operation_fails(|what| [What::Errno(Errno::INTR), What::Errno(Errno::AGAIN)].contains(what));
+}
+
+/// A file that is made ahead is given up when its sync fails. That takes operations of its own, and a log's flush that came back meanwhile was
+/// believed, although the failed one had taken its batches along.
+#[test]
+fn a_flush_that_fails_beside_the_logs_is_heeded_before_theirs() {
+    every_operation_fails_in(Setup::BarrierAndRecycling, |what| *what == What::FailedSyncDropsDevice);
 }
 
 #[test]

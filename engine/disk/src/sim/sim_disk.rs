@@ -150,6 +150,10 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn take_failed_flush(&self) -> Option<DiskError> {
+        self.0.slots.take_failed_flush()
+    }
+
     fn root(&self) -> Directory {
         self.0.root.clone()
     }

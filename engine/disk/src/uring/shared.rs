@@ -112,6 +112,10 @@ impl Shared {
         self.capabilities.clone()
     }
 
+    pub(super) fn take_failed_flush(&self) -> Option<DiskError> {
+        self.slots.take_failed_flush()
+    }
+
     pub(super) fn in_flight(&self) -> usize {
         self.slots.flying()
     }

@@ -93,6 +93,10 @@ impl Disk for UringDisk {
         self.0.turn(wait)
     }
 
+    fn take_failed_flush(&self) -> Option<DiskError> {
+        self.0.take_failed_flush()
+    }
+
     fn root(&self) -> Directory {
         self.0.root()
     }
