@@ -105,7 +105,10 @@ impl Slots {
         };
         table.flying -= 1;
         if let Some(error) = result.as_ref().err().filter(|error| error.is_failed_flush() && !error.is_tried_again()) {
-            table.failed_flush = Some(error.clone());
+            // One for want of room takes nothing along: it must not hide another.
+            if table.failed_flush.as_ref().is_none_or(DiskError::is_full) {
+                table.failed_flush = Some(error.clone());
+            }
         }
         if awaited {
             table.slots[token.index as usize].state =

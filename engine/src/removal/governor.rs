@@ -72,6 +72,8 @@ impl Before {
 struct Firm {
     until_ns: u64,
     p99_ns: u64,
+    /// And it goes no faster than this.
+    rate: u64,
 }
 
 /// Adapts the rate of removal to the commits beside it.
@@ -172,14 +174,15 @@ impl Governor {
         if p99_ns <= bound {
             self.slowing = None;
             let percent = if p99_ns > bound / 100 * EASY_PERCENT { 100 } else { 110 };
-            return self.rate * percent / 100;
+            return (self.rate * percent / 100).min(self.firm.map_or(RATE_MAX, |firm| firm.rate));
         }
         let before = *self.slowing.get_or_insert(Before { rate: self.rate, p99_ns, over });
-        let is_half = self.rate <= before.rate / 2;
+        let is_half = self.rate < before.rate && self.rate <= (before.rate / 2).max(self.allowed.rate_min);
         if is_half && !before.is_helped_by(p99_ns, over) {
             let p99_ns = before.p99_ns.max(p99_ns) / 100 * FIRM_PERCENT;
-            (self.firm, self.slowing) = (Some(Firm { until_ns: now_ns.saturating_add(FIRM_NS), p99_ns }), None);
-            return before.rate;
+            let (rate, until_ns) = (before.rate, now_ns.saturating_add(FIRM_NS));
+            (self.firm, self.slowing) = (Some(Firm { until_ns, p99_ns, rate }), None);
+            return rate;
         }
         self.held_back += 1;
         if is_half {
@@ -288,7 +291,7 @@ mod tests {
         let slow = rates.iter().filter(|rate| **rate < RATE_FIRST).count();
         assert!(slow > 0, "it has tried");
         assert!(slow <= 20, "for {slow} windows of 800: {rates:?}");
-        assert!(rates.iter().all(|rate| *rate >= RATE_FIRST / 3), "{rates:?}");
+        assert!(rates.iter().all(|rate| (RATE_FIRST / 3..=RATE_FIRST).contains(rate)), "no faster either: {rates:?}");
     }
 
     #[test]

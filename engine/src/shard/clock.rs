@@ -23,8 +23,8 @@ const NEVER: u64 = u64::MAX;
 pub struct ClockAnchor {
     /// Both clocks when the store was opened, or when an operator confirmed the time.
     pub at: Now,
-    /// The last wall time that the store was sure of by then, in milliseconds: the newest of the time that it keeps durably and the times of its
-    /// segments. 0 where it holds data and none of them is known. None in a store that is new, and when the time was confirmed.
+    /// The last wall time that the store was sure of by then, in milliseconds: the time that it keeps durably, or
+    /// a newer one of its segments where that is farther from the clock. 0 where it holds data and none of them is known. None in a store that is new, and when the time was confirmed.
     pub last_ms: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl StoreClock {
     /// Anchors it where both clocks stood when a store was opened whose manifest says this.
     #[must_use]
     pub fn open(at: Now, state: &State) -> StoreClock {
-        let last_ms = state.clock_sure_ms.max(state.newest_stamp_ms());
+        let last_ms = last_known_ms(at.wall_ms, state.clock_sure_ms, state.newest_stamp_ms());
         let sure_ms = AtomicU64::new(state.clock_sure_ms.unwrap_or(NEVER));
         StoreClock { anchor: Mutex::new(ClockAnchor { at, last_ms }), sure_ms }
     }
@@ -95,6 +95,13 @@ impl StoreClock {
     }
 }
 
+/// The time that an open is held against. A stamp that is older than the time that was kept says nothing; of that time and one that is newer
+/// the one that the clock is farther from: what was stamped by a wrong clock must not vouch for it at the next open.
+fn last_known_ms(wall_ms: u64, kept_ms: Option<u64>, newest_stamp_ms: Option<u64>) -> Option<u64> {
+    let newest_ms = kept_ms.max(newest_stamp_ms);
+    [kept_ms, newest_ms].into_iter().flatten().max_by_key(|ms| ms.abs_diff(wall_ms))
+}
+
 fn boot_ms(now: Now) -> u64 {
     now.boot_ns / 1_000_000
 }
@@ -125,6 +132,16 @@ mod tests {
         }
         clock.confirm(at(WALL_MS + 86_400_000, 60_000));
         assert!(clock.believes(at(WALL_MS + 86_400_000, 60_000)) && !clock.believes(at(WALL_MS, 60_000)));
+    }
+
+    #[test]
+    fn what_a_wrong_clock_stamped_does_not_vouch_for_it_and_an_old_stamp_holds_nothing() {
+        let (day, year) = (86_400_000, 365 * 86_400_000);
+        assert_eq!(last_known_ms(WALL_MS, None, None), None);
+        assert_eq!(last_known_ms(WALL_MS, None, Some(WALL_MS - year)), Some(WALL_MS - year));
+        assert_eq!(last_known_ms(WALL_MS, Some(WALL_MS - day), Some(WALL_MS - year)), Some(WALL_MS - day));
+        assert_eq!(last_known_ms(WALL_MS, Some(WALL_MS - day), Some(WALL_MS + year)), Some(WALL_MS + year));
+        assert_eq!(last_known_ms(WALL_MS + year, Some(WALL_MS), Some(WALL_MS + year)), Some(WALL_MS), "still wrong");
     }
 
     #[test]

@@ -92,6 +92,26 @@ fn a_rest_of_over_a_day_is_a_hold_that_an_operator_ends() {
     }
 }
 
+/// What was stamped while the clock was wrong stands in the manifest too, and agrees with it.
+#[test]
+fn a_clock_that_is_still_wrong_at_the_next_open_is_held_by_the_time_that_was_kept() {
+    let root = tempfile::tempdir().expect("a directory");
+    let clock = HostClock::ahead_by(0);
+    let store = open(root.path(), &clock);
+    let sweeper = start(&store);
+    append(&store, "old");
+    assert_eq!(next_report(&sweeper).clock_held, None);
+    clock.set_ahead(730 * DAY as i64);
+    append(&store, "new");
+    log(&store, "new").seal().wait().expect("sealed, in two years");
+    assert!(matches!(next_report(&sweeper).clock_held, Some(Hold::Jumped { .. })));
+    drop(sweeper);
+    close(store);
+    let store = open(root.path(), &clock);
+    let held = next_report(&start(&store)).clock_held;
+    assert!(matches!(held, Some(Hold::Reopened { .. })), "{held:?}");
+}
+
 /// The times are read with the manifest: there is no error by which a hold could be left out.
 #[test]
 fn a_store_whose_inventory_cannot_be_read_is_held_all_the_same() {
