@@ -3,7 +3,7 @@
 
 use crate::decide::{AuthorityError, Planned, Standing};
 use crate::forgetting::Forgetting;
-use crate::host::ask;
+use crate::host::{ask, no_answer};
 use crate::reply::Refused;
 use std::collections::HashMap;
 use std::time::Instant;
@@ -61,7 +61,7 @@ impl Consent {
             // What the host has forgotten already is what an earlier pass left when it was cut short.
             Some(Standing::Known | Standing::Unknown) => Ok(()),
             Some(other) => Err(Refused::Standing(*other)),
-            None => Err(Refused::Silent(AuthorityError { reason: "the host left it out".to_owned() })),
+            None => Err(Refused::Silent(no_answer("the host left it out"))),
         }
     }
 }

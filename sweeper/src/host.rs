@@ -1,6 +1,7 @@
 //! The host as an authority: asked page by page, within a deadline. What comes later counts for nothing.
 
 use crate::decide::{AuthorityError, Standing};
+use std::fmt::Display;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Instant;
 use strandline::id::SegmentId;
@@ -28,8 +29,7 @@ pub(crate) fn ask(
     page: &[SegmentId],
     deadline: Instant,
 ) -> Result<Option<Vec<(SegmentId, Standing)>>, AuthorityError> {
-    let Some(pending) = store.ask_host(page) else { return Ok(None) };
-    answer_of(pending, deadline)?.map_err(|failed| no_answer(failed.reason))
+    answer_of(store.ask_host(page), deadline)
 }
 
 /// Has the host forget segments. `None` when the store keeps the list.
@@ -38,18 +38,23 @@ pub(crate) fn forget(
     page: &[SegmentId],
     deadline: Instant,
 ) -> Result<Option<Vec<(SegmentId, Forgotten)>>, AuthorityError> {
-    let Some(pending) = store.have_host_forget(page) else { return Ok(None) };
-    answer_of(pending, deadline)?.map_err(|failed| no_answer(failed.reason))
+    answer_of(store.have_host_forget(page), deadline)
 }
 
-fn answer_of<T: Send + 'static>(pending: Pending<T>, deadline: Instant) -> Result<T, AuthorityError> {
+fn answer_of<T: Send + 'static, E: Display + Send + 'static>(
+    pending: Option<Pending<Result<Option<T>, E>>>,
+    deadline: Instant,
+) -> Result<Option<T>, AuthorityError> {
+    let Some(pending) = pending else { return Ok(None) };
     let (give, given) = sync_channel(1);
     // Whoever answers too late is heard by nobody.
     pending.on_ready(move |answer| drop(give.try_send(answer)));
-    given.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| match error {
-        RecvTimeoutError::Timeout => no_answer("its time was up"),
-        RecvTimeoutError::Disconnected => no_answer("it let go of the question"),
-    })
+    let answer =
+        given.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|error| match error {
+            RecvTimeoutError::Timeout => no_answer("its time was up"),
+            RecvTimeoutError::Disconnected => no_answer("it let go of the question"),
+        })?;
+    answer.map_err(|failed| no_answer(failed.to_string()))
 }
 
 pub(crate) fn no_answer(reason: impl Into<String>) -> AuthorityError {

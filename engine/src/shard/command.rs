@@ -2,7 +2,7 @@
 
 use crate::batch::{Batch, ReadMemory};
 use crate::config::{CheckedConfig, LogOptions};
-use crate::error::{AppendError, CloseError, LogError};
+use crate::error::{AppendError, CloseError, LogError, VerbError};
 use crate::id::{LogId, Offset};
 use crate::log::tail_cache::Home;
 use crate::log::{Level, Receipt, Shared};
@@ -333,6 +333,17 @@ impl Queue {
                 Err(Refused::Overloaded(operations, held))
             }
         }
+    }
+
+    /// Takes a share of the limits for a verb.
+    ///
+    /// # Errors
+    /// [`VerbError::Closed`], [`VerbError::Overloaded`]; nothing was taken.
+    pub fn room(self: &Arc<Queue>) -> Result<Admitted, VerbError> {
+        self.admit(0).map_err(|refused| match refused {
+            Refused::Closed => VerbError::Closed,
+            Refused::Overloaded(outstanding, _) => VerbError::Overloaded { outstanding, limit: self.limit },
+        })
     }
 
     /// Queues a command that was admitted and wakes the shard.

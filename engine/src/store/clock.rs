@@ -6,10 +6,9 @@ use crate::id::SegmentId;
 use crate::pending::{Answer, Pending, Unanswered, pair};
 use crate::policy::FIELD_LEVEL;
 use crate::shard::clock::StoreClock;
-use crate::shard::command::{Admitted, Command, Queue, Refused};
+use crate::shard::command::{Admitted, Command, Queue};
 use crate::shard::policies::{PolicyAnswer, RestampNoted};
 use crate::shard::verb::{Restamped, Verb, Verdict};
-use std::sync::Arc;
 use strandline_disk::Now;
 
 impl Store {
@@ -40,7 +39,7 @@ impl Store {
             return Ok(());
         }
         let queue = self.manifest_queue();
-        ask(queue, room(queue)?, |answer, admitted| Command::SureTime { wall_ms, answer, admitted }).wait()
+        ask(queue, queue.room()?, |answer, admitted| Command::SureTime { wall_ms, answer, admitted }).wait()
     }
 
     /// Gives a sealed segment whose seal time lies over 10 minutes ahead of the clock the present time instead, durably, so that one bad hour
@@ -52,7 +51,7 @@ impl Store {
     pub fn restamp_seal(&self, segment: &SegmentId, actor: &str) -> Result<Restamped, VerbError> {
         // Room for the line first: what is done is said.
         let queue = self.manifest_queue();
-        let room = room(queue)?;
+        let room = queue.room()?;
         let result = self.restamped(segment);
         let (segment, actor, said) = (segment.clone(), actor.to_owned(), result.clone());
         let noted: Pending<PolicyAnswer> = ask(queue, room, |answer, admitted| {
@@ -75,13 +74,6 @@ impl Store {
     fn is_of_this_release(&self) -> bool {
         self.published_policies().is_some_and(|policies| policies.read().levels.fields >= FIELD_LEVEL)
     }
-}
-
-fn room(queue: &Arc<Queue>) -> Result<Admitted, VerbError> {
-    queue.admit(0).map_err(|refused| match refused {
-        Refused::Closed => VerbError::Closed,
-        Refused::Overloaded(outstanding, _) => VerbError::Overloaded { outstanding, limit: queue.limits().0 },
-    })
 }
 
 fn ask<T: Unanswered>(

@@ -3,12 +3,12 @@
 
 use super::store::Store;
 use crate::error::{OrphanError, VerbError};
-use crate::host::{HostForgotten, HostStandings};
+use crate::host::{Host, HostForgotten, HostStandings};
 use crate::id::{SegmentId, StoreId, Uid};
 use crate::layout;
-use crate::pending::{Answer, Pending, pair};
+use crate::pending::{Answer, Pending, Unanswered, pair};
 use crate::removal::evidence::{self, Evidence};
-use crate::shard::command::{Command, Refused};
+use crate::shard::command::Command;
 use crate::shard::orphan::{GivenUp, HeldRecord, LetGo, OrphanAnswer, OrphanAsked, Sighted};
 use crate::shard::verb::Verb;
 use std::collections::VecDeque;
@@ -250,18 +250,19 @@ impl Store {
     /// Asks the host how these segments stand with it. `None` without a host.
     #[must_use]
     pub fn ask_host(&self, segments: &[SegmentId]) -> Option<Pending<HostStandings>> {
-        let host = self.host()?;
-        let (answer, pending) = pair();
-        host.0.lookup(segments, answer);
-        Some(pending)
+        self.ask_of_host(|host, answer| host.lookup(segments, answer))
     }
 
     /// Has the host forget these segments, which have expired. `None` without a host.
     #[must_use]
     pub fn have_host_forget(&self, segments: &[SegmentId]) -> Option<Pending<HostForgotten>> {
+        self.ask_of_host(|host, answer| host.forget(segments, answer))
+    }
+
+    fn ask_of_host<T: Unanswered>(&self, ask: impl FnOnce(&dyn Host, Answer<T>)) -> Option<Pending<T>> {
         let host = self.host()?;
         let (answer, pending) = pair();
-        host.0.forget(segments, answer);
+        ask(&*host.0, answer);
         Some(pending)
     }
 
@@ -273,15 +274,10 @@ impl Store {
         &self,
         asked: impl FnOnce(Answer<OrphanAnswer<T>>) -> OrphanAsked,
     ) -> Result<Pending<OrphanAnswer<T>>, OrphanError> {
-        let (answer, pending) = pair();
         let queue = self.manifest_queue();
-        match queue.admit(0) {
-            Ok(admitted) => queue.push(Command::Orphan { asked: asked(answer), admitted }),
-            Err(Refused::Closed) => return Err(VerbError::Closed.into()),
-            Err(Refused::Overloaded(outstanding, _)) => {
-                return Err(VerbError::Overloaded { outstanding, limit: queue.limits().0 }.into());
-            }
-        }
+        let admitted = queue.room()?;
+        let (answer, pending) = pair();
+        queue.push(Command::Orphan { asked: asked(answer), admitted });
         Ok(pending)
     }
 }

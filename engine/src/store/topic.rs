@@ -6,7 +6,7 @@ use super::verbs::Asked;
 use crate::error::{LogError, VerbError};
 use crate::id::{LogId, RangeNumber, SegmentId, Topic};
 use crate::pending::pair;
-use crate::shard::command::{Command, Refused};
+use crate::shard::command::Command;
 use crate::shard::verb::LogInfo;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,12 +37,9 @@ impl Store {
             .queues()
             .map(|queue| {
                 let (answer, pending) = pair();
-                match queue.admit(0) {
+                match queue.room() {
                     Ok(admitted) => queue.push(Command::Inventory { answer, admitted }),
-                    Err(Refused::Closed) => answer.give(Err(VerbError::Closed)),
-                    Err(Refused::Overloaded(outstanding, _)) => {
-                        answer.give(Err(VerbError::Overloaded { outstanding, limit: queue.limits().0 }));
-                    }
+                    Err(refused) => answer.give(Err(refused)),
                 }
                 pending
             })
@@ -101,18 +98,11 @@ impl Store {
     /// # Errors
     /// [`VerbError::Known`], [`VerbError::Foreign`], or what the disk answered.
     pub fn delete_directory(&self, name: &str) -> Result<(), VerbError> {
-        let (answer, pending) = pair();
         let queue = self.manifest_queue();
-        match queue.admit(0) {
-            Ok(admitted) => {
-                queue.push(Command::DeleteDirectory { name: name.to_owned(), answer, admitted });
-                pending.wait()
-            }
-            Err(Refused::Closed) => Err(VerbError::Closed),
-            Err(Refused::Overloaded(outstanding, _)) => {
-                Err(VerbError::Overloaded { outstanding, limit: queue.limits().0 })
-            }
-        }
+        let admitted = queue.room()?;
+        let (answer, pending) = pair();
+        queue.push(Command::DeleteDirectory { name: name.to_owned(), answer, admitted });
+        pending.wait()
     }
 
     /// Which of these logs are fenced; a log that does not exist is not.
@@ -154,12 +144,9 @@ impl Store {
     pub fn set_segment_max_age(&self, log: &LogId, age: Option<Duration>) -> Asked<()> {
         let (answer, pending) = pair();
         let queue = self.queue_of(log);
-        match queue.admit(0) {
+        match queue.room() {
             Ok(admitted) => queue.push(Command::SegmentMaxAge { log: log.clone(), age, answer, admitted }),
-            Err(Refused::Closed) => answer.give(Err(VerbError::Closed)),
-            Err(Refused::Overloaded(outstanding, _)) => {
-                answer.give(Err(VerbError::Overloaded { outstanding, limit: queue.limits().0 }));
-            }
+            Err(refused) => answer.give(Err(refused)),
         }
         pending
     }

@@ -4,7 +4,7 @@ use super::log::Log;
 use crate::error::VerbError;
 use crate::id::{Offset, Seq};
 use crate::pending::{Answer, Pending, pair};
-use crate::shard::command::{Command, Refused};
+use crate::shard::command::Command;
 use crate::shard::verb::{LogInfo, Sealed, Truncated, Verb, Verdict, Verified};
 
 /// A verb that was asked for.
@@ -94,12 +94,9 @@ impl Log {
 
     /// Hands a verb over, or refuses it.
     pub(super) fn ask_verb(&self, verb: Verb) {
-        match self.queue.admit(0) {
+        match self.queue.room() {
             Ok(admitted) => self.queue.push(Command::Verb { log: self.number, verb, admitted }),
-            Err(Refused::Closed) => verb.refuse(VerbError::Closed),
-            Err(Refused::Overloaded(outstanding, _)) => {
-                verb.refuse(VerbError::Overloaded { outstanding, limit: self.queue.limits().0 });
-            }
+            Err(refused) => verb.refuse(refused),
         }
     }
 }

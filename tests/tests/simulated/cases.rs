@@ -1,7 +1,8 @@
 //! What the cases share: a store with some logs, and what it starts on its disks, read from the trace of the simulated ones.
 
 use strandline::config::Config;
-use strandline::pending::pair;
+use strandline::pending::{Answer, Pending, Unanswered, pair};
+use strandline::shard::command::{Admitted, Command, LogNumber};
 use strandline::shard::verb::Verb as Asked;
 use strandline_disk::Verb;
 use strandline_tests::harness::{Machine, Step};
@@ -24,15 +25,34 @@ pub fn opened(seed: u64, config: Config, logs: usize) -> Machine {
 
 /// Seals the head of a log, past the model: what it says of a seal looks at the whole disk.
 pub fn seal(machine: &mut Machine, log: usize) {
-    let (answer, mut pending) = pair();
+    let (answer, pending) = pair();
     assert!(machine.running().verb(log, Asked::Seal { at: None, answer }), "room");
+    drop(answer_of(machine, pending).expect("sealed"));
+}
+
+/// Turns until it is answered.
+pub fn answer_of<T>(machine: &mut Machine, mut pending: Pending<T>) -> T {
     for _ in 0..10_000 {
-        if let Some(sealed) = pending.try_take() {
-            return drop(sealed.expect("sealed"));
+        if let Some(answer) = pending.try_take() {
+            return answer;
         }
         machine.turn().expect("a turn");
     }
-    panic!("it is never sealed");
+    panic!("never answered")
+}
+
+/// Hands a command to the shard of a log, or to the first one, past the model.
+pub fn send<T: Unanswered>(
+    machine: &mut Machine,
+    log: usize,
+    command: impl FnOnce(LogNumber, Answer<T>, Admitted) -> Command,
+) -> Pending<T> {
+    let running = machine.running();
+    let (shard, number) = running.opened.get(&log).map_or((0, LogNumber(0)), |(shard, log)| (*shard, log.number));
+    let (answer, pending) = pair();
+    let admitted = running.queues[shard].admit(0).expect("room");
+    running.queues[shard].push(command(number, answer, admitted));
+    pending
 }
 
 /// An operation, and on whose ring.

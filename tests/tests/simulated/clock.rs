@@ -1,11 +1,12 @@
 //! A wall clock that is wrong: nothing rolls by it, and what is said of it durably is whole or absent after a crash at every turn.
 
+use super::cases::{answer_of, send};
 use std::time::Duration;
 use strandline::config::Config;
 use strandline::id::Seq;
 use strandline::manifest::ManifestError;
-use strandline::pending::{Answer, Pending, Unanswered, pair};
-use strandline::shard::command::{Admitted, Command, LogNumber};
+use strandline::pending::Pending;
+use strandline::shard::command::Command;
 use strandline::shard::verb::{Verb, Verdict};
 use strandline::{LogInfo, Restamped, SegmentState, VerbError};
 use strandline_disk::Errno;
@@ -55,35 +56,13 @@ fn pass(machine: &mut Machine, ms: u64) {
     machine.run(&[Step::Turn(4), Step::Idle]).expect("time goes by");
 }
 
-/// Hands a command over, past the model.
-fn send<T: Unanswered>(
-    machine: &mut Machine,
-    command: impl FnOnce(LogNumber, Answer<T>, Admitted) -> Command,
-) -> Pending<T> {
-    let running = machine.running();
-    let (answer, pending) = pair();
-    let admitted = running.queues[0].admit(0).expect("room");
-    running.queues[0].push(command(LogNumber(0), answer, admitted));
-    pending
-}
-
 fn begin_keeping(machine: &mut Machine, wall_ms: u64) -> Pending<Verdict<()>> {
-    send(machine, |_, answer, admitted| Command::SureTime { wall_ms, answer, admitted })
+    send(machine, 0, |_, answer, admitted| Command::SureTime { wall_ms, answer, admitted })
 }
 
 fn begin_restamping(machine: &mut Machine, seq: u32) -> Pending<Verdict<Restamped>> {
     let seq = Seq::new(seq).expect("small");
-    send(machine, |log, answer, admitted| Command::Verb { log, verb: Verb::RestampSeal { seq, answer }, admitted })
-}
-
-fn answer_of<T>(machine: &mut Machine, mut pending: Pending<T>) -> T {
-    for _ in 0..10_000 {
-        if let Some(answer) = pending.try_take() {
-            return answer;
-        }
-        machine.turn().expect("a turn");
-    }
-    panic!("never answered")
+    send(machine, 0, |log, answer, admitted| Command::Verb { log, verb: Verb::RestampSeal { seq, answer }, admitted })
 }
 
 fn keep(machine: &mut Machine, wall_ms: u64) -> Verdict<()> {

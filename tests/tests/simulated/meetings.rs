@@ -1,12 +1,13 @@
 //! What meets in a store: a verb and what waits behind it, work in the background and what is given up meanwhile, one log's failure and
 //! the others. Driven by hand on the simulated disk, one turn earlier or later each time.
 
+use super::cases::{answer_of, opened as opened_with, send};
 use std::time::Duration;
 use strandline::batch::Batch;
 use strandline::config::Config;
 use strandline::format::batch::HEADER_BYTES;
-use strandline::pending::{Answer, Pending, Unanswered, pair};
-use strandline::shard::command::{Admitted, AppendAnswer, Command, LogNumber};
+use strandline::pending::{Answer, Pending, Unanswered};
+use strandline::shard::command::{AppendAnswer, Command};
 use strandline::shard::verb::{Verb, Verdict};
 use strandline::{AppendError, Level, Offset, VerbError};
 use strandline_disk::sim::{Fault, Loss, Times, What, When};
@@ -30,30 +31,8 @@ const fn ask(ask: Ask) -> Step {
     Step::Verb { log: 0, ask }
 }
 
-fn opened_with(seed: u64, config: Config, logs: usize) -> Machine {
-    let mut machine = Machine::new(seed, config);
-    machine.open().expect("an open");
-    let steps: Vec<Step> = (0..logs).map(Step::OpenLog).chain([Step::Idle]).collect();
-    machine.run(&steps).expect("logs");
-    machine
-}
-
 fn opened(seed: u64, logs: usize) -> Machine {
     opened_with(seed, small(), logs)
-}
-
-/// Hands a command over, past the model.
-fn send<T: Unanswered>(
-    machine: &mut Machine,
-    log: usize,
-    command: impl FnOnce(LogNumber, Answer<T>, Admitted) -> Command,
-) -> Pending<T> {
-    let running = machine.running();
-    let (shard, number) = running.opened.get(&log).map_or((0, LogNumber(0)), |(shard, log)| (*shard, log.number));
-    let (answer, pending) = pair();
-    let admitted = running.queues[shard].admit(0).expect("room");
-    running.queues[shard].push(command(number, answer, admitted));
-    pending
 }
 
 fn send_verb<T: Unanswered>(machine: &mut Machine, verb: impl FnOnce(Answer<T>) -> Verb) -> Pending<T> {
@@ -69,16 +48,6 @@ fn send_append(machine: &mut Machine, expected: Option<u64>) -> Pending<AppendAn
 fn delete_directory(machine: &mut Machine, name: &str) -> Pending<Verdict<()>> {
     let name = name.to_owned();
     send(machine, usize::MAX, |_, answer, admitted| Command::DeleteDirectory { name, answer, admitted })
-}
-
-fn answer_of<T>(machine: &mut Machine, mut pending: Pending<T>) -> T {
-    for _ in 0..10_000 {
-        if let Some(answer) = pending.try_take() {
-            return answer;
-        }
-        machine.turn().expect("a turn");
-    }
-    panic!("never answered")
 }
 
 fn fail(machine: &Machine, verb: Kind, path: &str, times: Times) {
