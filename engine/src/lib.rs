@@ -45,7 +45,9 @@ pub use removal::exchange::Removed;
 pub use removal::pressure::{Marks, Pressure, Stage};
 pub use segment::time::Time;
 pub use shard::OpenReport;
-pub use shard::clock::{CLOCK_TOLERANCE_MS, ClockAnchor, RESTART_GAP_MS, RESTART_GRACE_MS, StoreClock};
+pub use shard::clock::{
+    CLOCK_TOLERANCE_MS, ClockAnchor, ClockReading, Hold, RESTART_GAP_MS, RESTART_GRACE_MS, StoreClock,
+};
 pub use shard::command::ReadAnswer;
 pub use shard::orphan::{GivenUp, LetGo, Sighted};
 pub use shard::policies::{Changed, PolicyChange};
@@ -54,4 +56,4 @@ pub use store::{
     Appending, Asked, Counters, Follower, Inventory, ListedSegments, Log, Pin, PolicyDesk, ReadOptions, Reading,
     RootEntry, Seeking, Store, WaitingOrphan,
 };
-pub use strandline_disk::{Capabilities, DiskError, EntryKind, Now};
+pub use strandline_disk::{Capabilities, DiskError, EntryKind, HostClock, Now};

@@ -1,10 +1,8 @@
 //! Both clocks of the host, read together, and the one guard of them that everybody who sweeps a store shares.
 
 use crate::decide::{ClockGuard, Now, Reading};
-use rustix::time::{ClockId, clock_gettime};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
-use strandline::Store;
+use strandline::{HostClock, Store};
 
 /// A time that was believed is made durable when the one that is durable is further from it than this, in milliseconds.
 pub const KEEP_SURE_MS: u64 = 10 * 60 * 1000;
@@ -12,20 +10,13 @@ pub const KEEP_SURE_MS: u64 = 10 * 60 * 1000;
 /// Reads them.
 #[must_use]
 pub fn read() -> Reading {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let boot = clock_gettime(ClockId::Boottime);
-    let boot_ms = (boot.tv_sec as u64).saturating_mul(1_000).saturating_add(boot.tv_nsec as u64 / 1_000_000);
-    Reading { wall_ms: wall.as_millis().try_into().unwrap_or(u64::MAX), boot_ms }
+    HostClock::default().now().into()
 }
 
 /// Reads them as a store does.
 #[must_use]
 pub fn read_of(store: &Store) -> Reading {
-    reading(store.now())
-}
-
-fn reading(now: strandline::Now) -> Reading {
-    Reading { wall_ms: now.wall_ms, boot_ms: now.boot_ns / 1_000_000 }
+    store.now().into()
 }
 
 /// A guard that several hold: what an operator confirms is confirmed for all, and it outlives whoever makes the passes.
@@ -44,7 +35,7 @@ impl SharedClock {
     #[must_use]
     pub fn of(store: &Store) -> SharedClock {
         let anchor = store.clock().anchor();
-        SharedClock::from(ClockGuard::open(reading(anchor.at), anchor.last_ms))
+        SharedClock::from(ClockGuard::open(anchor.at, anchor.last_ms))
     }
 
     /// Has the store keep the time that a pass believed, durably, when the one that it keeps is far from it. One that cannot be kept now is

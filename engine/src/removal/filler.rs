@@ -37,11 +37,7 @@ impl<D: Disk> Filler<D> {
     /// Whether a file is asked for, unless one could not be made just now.
     fn is_needed(&self) -> bool {
         let half_made = self.filling.as_ref().map(|filling| filling.spare.size);
-        self.may() && self.exchange.spares.asks_for_more(half_made, self.spares_min)
-    }
-
-    fn may(&self) -> bool {
-        self.disk.now().boot_ns >= self.from_ns
+        self.disk.now().boot_ns >= self.from_ns && self.exchange.spares.asks_for_more(half_made, self.spares_min)
     }
 
     /// The disk is short of room.

@@ -2,9 +2,9 @@
 //!
 //! To free a written block costs the device a discard, and a burst of discards stalls every append on it. So a file is shrunk in steps.
 //! The rate of the steps follows the appends: up while they stay well within the budget, down at once when they do not. Where at half the
-//! rate no fewer of them wait, and no less, it is not the rate that they wait for: to go slowly would only make it longer, and the rate goes back to what
-//! it was for a while. The size of a step follows what a step takes: an append that meets one waits for it, so it may take no more than
-//! half the budget.
+//! rate no fewer of them wait, and no less, it is not the rate that they wait for: to go slowly would only make it longer, and the rate goes
+//! back to what it was for a while. The size of a step follows what a step takes: an append that meets one waits for it, so it may take no
+//! more than half the budget.
 
 use super::latencies::Seen;
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
 //! The clock of a store: both clocks as they stood when it was opened, and whether the wall clock can be believed since then.
 //!
-//! The shards roll nothing by age while it cannot. What a sweep decides by age it holds by rules of its own, which begin with what is
-//! kept here: the anchor, and the last time that the store was sure of.
+//! The shards roll nothing by age while it cannot, and a sweep decides nothing by age: both go by [`ClockAnchor::hold`].
 
 use crate::manifest::state::State;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use strandline_disk::Now;
@@ -18,25 +18,87 @@ pub const RESTART_GRACE_MS: u64 = 60 * 60 * 1000;
 /// What stands for no time at all.
 const NEVER: u64 = u64::MAX;
 
+/// Both clocks, read together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockReading {
+    /// Wall time in milliseconds since 1970.
+    pub wall_ms: u64,
+    /// Time since boot in milliseconds, sleep included.
+    pub boot_ms: u64,
+}
+
+impl From<Now> for ClockReading {
+    fn from(now: Now) -> ClockReading {
+        ClockReading { wall_ms: now.wall_ms, boot_ms: now.boot_ns / 1_000_000 }
+    }
+}
+
+/// Why nothing goes by age just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hold {
+    /// The wall clock left the boot clock.
+    Jumped {
+        /// What the wall clock says.
+        wall_ms: u64,
+        /// What it should say.
+        projected_ms: u64,
+    },
+    /// The store was closed for long, or its clock is wrong since.
+    Reopened {
+        /// What the wall clock said when the store was opened.
+        wall_ms: u64,
+        /// The last time that the store is sure of.
+        last_ms: u64,
+        /// How long the hold goes on unless the time is confirmed, in milliseconds.
+        left_ms: u64,
+    },
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |here: u64, there: u64| if here > there { "ahead of" } else { "behind" };
+        match self {
+            Hold::Jumped { wall_ms, projected_ms } => write!(
+                f,
+                "the wall clock is {} ms {} the boot clock's projection {projected_ms}: nothing goes by age until they are within \
+                 {CLOCK_TOLERANCE_MS} ms again or an operator confirms the time",
+                wall_ms.abs_diff(*projected_ms),
+                side(*wall_ms, *projected_ms),
+            ),
+            Hold::Reopened { wall_ms, last_ms, left_ms } => write!(
+                f,
+                "the store was opened at a wall time {} ms {} the last one it is sure of ({last_ms}): nothing goes by age for \
+                 {left_ms} ms more or until an operator confirms the time",
+                wall_ms.abs_diff(*last_ms),
+                side(*wall_ms, *last_ms),
+            ),
+        }
+    }
+}
+
 /// Both clocks as they stood together once, and the last time before it that is not in doubt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockAnchor {
     /// Both clocks when the store was opened, or when an operator confirmed the time.
-    pub at: Now,
-    /// The last wall time that the store was sure of by then, in milliseconds: the time that it keeps durably, or
-    /// a newer one of its segments where that is farther from the clock. 0 where it holds data and none of them is known. None in a store that is new, and when the time was confirmed.
+    pub at: ClockReading,
+    /// The last wall time that the store was sure of by then, in milliseconds: the time that it keeps durably, or a newer
+    /// one of its segments where that is farther from the clock. 0 where it holds data and none of them is known. None in a store that is new,
+    /// and when the time was confirmed.
     pub last_ms: Option<u64>,
 }
 
 impl ClockAnchor {
-    /// Whether the wall clock can be believed.
+    /// Why nothing goes by age at this reading, if so. The anchor does not move: no waiting makes a wrong clock right.
     #[must_use]
-    pub fn believes(&self, now: Now) -> bool {
-        let elapsed_ms = boot_ms(now).saturating_sub(boot_ms(self.at));
-        let jumped = now.wall_ms.abs_diff(self.at.wall_ms.saturating_add(elapsed_ms)) > CLOCK_TOLERANCE_MS;
-        let rested = self.last_ms.is_some_and(|last_ms| self.at.wall_ms.abs_diff(last_ms) > RESTART_GAP_MS);
-        let waits = rested && elapsed_ms < RESTART_GRACE_MS;
-        !jumped && !waits
+    pub fn hold(&self, now: ClockReading) -> Option<Hold> {
+        let elapsed_ms = now.boot_ms.saturating_sub(self.at.boot_ms);
+        let projected_ms = self.at.wall_ms.saturating_add(elapsed_ms);
+        if now.wall_ms.abs_diff(projected_ms) > CLOCK_TOLERANCE_MS {
+            return Some(Hold::Jumped { wall_ms: now.wall_ms, projected_ms });
+        }
+        let (wall_ms, left_ms) = (self.at.wall_ms, RESTART_GRACE_MS.saturating_sub(elapsed_ms));
+        let rested = self.last_ms.filter(|last_ms| left_ms > 0 && wall_ms.abs_diff(*last_ms) > RESTART_GAP_MS);
+        rested.map(|last_ms| Hold::Reopened { wall_ms, last_ms, left_ms })
     }
 }
 
@@ -59,7 +121,7 @@ impl StoreClock {
     pub fn open(at: Now, state: &State) -> StoreClock {
         let last_ms = last_known_ms(at.wall_ms, state.clock_sure_ms, state.newest_stamp_ms());
         let sure_ms = AtomicU64::new(state.clock_sure_ms.unwrap_or(NEVER));
-        StoreClock { anchor: Mutex::new(ClockAnchor { at, last_ms }), sure_ms }
+        StoreClock { anchor: Mutex::new(ClockAnchor { at: at.into(), last_ms }), sure_ms }
     }
 
     /// What the clocks are held against.
@@ -71,12 +133,12 @@ impl StoreClock {
     /// Whether the wall clock can be believed.
     #[must_use]
     pub fn believes(&self, now: Now) -> bool {
-        self.anchor().believes(now)
+        self.anchor().hold(now.into()).is_none()
     }
 
     /// An operator says that the wall clock is right.
     pub fn confirm(&self, now: Now) {
-        *self.lock() = ClockAnchor { at: now, last_ms: None };
+        *self.lock() = ClockAnchor { at: now.into(), last_ms: None };
     }
 
     /// The last wall time that was believed and is kept durably, in milliseconds.
@@ -100,10 +162,6 @@ impl StoreClock {
 fn last_known_ms(wall_ms: u64, kept_ms: Option<u64>, newest_stamp_ms: Option<u64>) -> Option<u64> {
     let newest_ms = kept_ms.max(newest_stamp_ms);
     [kept_ms, newest_ms].into_iter().flatten().max_by_key(|ms| ms.abs_diff(wall_ms))
-}
-
-fn boot_ms(now: Now) -> u64 {
-    now.boot_ns / 1_000_000
 }
 
 #[cfg(test)]

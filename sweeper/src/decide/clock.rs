@@ -1,63 +1,11 @@
 //! Whether the wall clock can be believed. Everything that goes by age waits while it cannot: one wrong hour of a clock must not cost
 //! a day of data.
 //!
-//! The guard compares the wall clock with the boot clock, which no one sets. It is told both and reads neither.
+//! The wall clock is compared with the boot clock, which no one sets. The guard is told both and reads neither.
 
-use std::fmt;
+use strandline::ClockAnchor;
 
-pub use strandline::{CLOCK_TOLERANCE_MS, RESTART_GAP_MS, RESTART_GRACE_MS};
-
-/// Both clocks, read together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// Wall time in milliseconds since 1970.
-    pub wall_ms: u64,
-    /// Time since boot in milliseconds, sleep included.
-    pub boot_ms: u64,
-}
-
-/// Why nothing goes by age just now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hold {
-    /// The wall clock left the boot clock.
-    Jumped {
-        /// What the wall clock says.
-        wall_ms: u64,
-        /// What it should say.
-        projected_ms: u64,
-    },
-    /// The store was closed for long, or its clock is wrong since.
-    Reopened {
-        /// What the wall clock said when the store was opened.
-        wall_ms: u64,
-        /// The last time that the store is sure of.
-        last_ms: u64,
-        /// How long the hold goes on unless the time is confirmed, in milliseconds.
-        left_ms: u64,
-    },
-}
-
-impl fmt::Display for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = |here: u64, there: u64| if here > there { "ahead of" } else { "behind" };
-        match self {
-            Hold::Jumped { wall_ms, projected_ms } => write!(
-                f,
-                "the wall clock is {} ms {} the boot clock's projection {projected_ms}: nothing goes by age until they are within \
-                 {CLOCK_TOLERANCE_MS} ms again or an operator confirms the time",
-                wall_ms.abs_diff(*projected_ms),
-                side(*wall_ms, *projected_ms),
-            ),
-            Hold::Reopened { wall_ms, last_ms, left_ms } => write!(
-                f,
-                "the store was opened at a wall time {} ms {} the last one it is sure of ({last_ms}): nothing goes by age for \
-                 {left_ms} ms more or until an operator confirms the time",
-                wall_ms.abs_diff(*last_ms),
-                side(*wall_ms, *last_ms),
-            ),
-        }
-    }
-}
+pub use strandline::{CLOCK_TOLERANCE_MS, ClockReading as Reading, Hold, RESTART_GAP_MS, RESTART_GRACE_MS};
 
 /// The instant at which a pass decides. Only a guard that was asked knows whether ages count in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,18 +32,11 @@ impl Now {
     }
 }
 
-/// The state of the clock rules.
+/// The state of the clock rules, which are the store's own: [`ClockAnchor::hold`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClockGuard {
-    anchor: Reading,
-    reopened: Option<Reopened>,
+    anchor: ClockAnchor,
     sure_ms: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reopened {
-    at: Reading,
-    last_ms: u64,
 }
 
 impl ClockGuard {
@@ -103,9 +44,7 @@ impl ClockGuard {
     /// former life, as far as that is kept, and the store's stamps; `None` in a store that is new.
     #[must_use]
     pub fn open(at: Reading, last_sure_ms: Option<u64>) -> ClockGuard {
-        let far = |last_ms: &u64| at.wall_ms.abs_diff(*last_ms) > RESTART_GAP_MS;
-        let reopened = last_sure_ms.filter(far).map(|last_ms| Reopened { at, last_ms });
-        ClockGuard { anchor: at, reopened, sure_ms: last_sure_ms }
+        ClockGuard { anchor: ClockAnchor { at, last_ms: last_sure_ms }, sure_ms: last_sure_ms }
     }
 
     /// Takes both clocks and says at which instant a pass decides.
@@ -113,17 +52,7 @@ impl ClockGuard {
     /// The anchor does not move. That is what latches a hold: no waiting makes a wrong clock right, and a clock that is set forward a
     /// little every day is as wrong as one that is set forward at once.
     pub fn observe(&mut self, at: Reading) -> Now {
-        let projected_ms = self.projected_ms(at);
-        let jumped = at.wall_ms.abs_diff(projected_ms) > CLOCK_TOLERANCE_MS;
-        self.reopened = self.reopened.filter(|reopened| elapsed_ms(reopened.at, at) < RESTART_GRACE_MS);
-        let held = match (jumped, self.reopened) {
-            (true, _) => Some(Hold::Jumped { wall_ms: at.wall_ms, projected_ms }),
-            (false, Some(Reopened { at: opened, last_ms })) => {
-                let left_ms = RESTART_GRACE_MS.saturating_sub(elapsed_ms(opened, at));
-                Some(Hold::Reopened { wall_ms: opened.wall_ms, last_ms, left_ms })
-            }
-            (false, None) => None,
-        };
+        let held = self.anchor.hold(at);
         if held.is_none() {
             self.sure_ms = Some(at.wall_ms);
         }
@@ -132,7 +61,7 @@ impl ClockGuard {
 
     /// An operator says that the wall clock is right.
     pub fn confirm(&mut self, at: Reading) {
-        *self = ClockGuard { anchor: at, reopened: None, sure_ms: Some(at.wall_ms) };
+        *self = ClockGuard { anchor: ClockAnchor { at, last_ms: None }, sure_ms: Some(at.wall_ms) };
     }
 
     /// The last wall time that was believed, in milliseconds. Kept durably, it tells the next life how long the store was closed.
@@ -140,14 +69,6 @@ impl ClockGuard {
     pub fn sure_ms(&self) -> Option<u64> {
         self.sure_ms
     }
-
-    fn projected_ms(&self, at: Reading) -> u64 {
-        self.anchor.wall_ms.saturating_add(elapsed_ms(self.anchor, at))
-    }
-}
-
-fn elapsed_ms(from: Reading, to: Reading) -> u64 {
-    to.boot_ms.saturating_sub(from.boot_ms)
 }
 
 #[cfg(test)]
