@@ -1,8 +1,10 @@
 //! Filler: makes files for the pool ahead, where segments ask for more than come back.
 
 use super::exchange::Exchange;
-use super::filling::{Filling, Wanted};
+use super::filling::Filling;
 use super::pressure::Stage;
+use super::release::Doomed;
+use super::spares::Filled;
 use crate::id::StoreId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +21,7 @@ pub(super) struct Filler<D: Disk> {
     /// Files of each size that there should be.
     spares_min: usize,
     filling: Option<Filling>,
+    given_up: Option<Doomed>,
     /// When the next may be begun.
     from_ns: u64,
 }
@@ -26,23 +29,28 @@ pub(super) struct Filler<D: Disk> {
 impl<D: Disk> Filler<D> {
     /// Nothing has been begun.
     pub(super) fn new(disk: D, store: StoreId, exchange: Arc<Exchange>, spares_min: usize) -> Filler<D> {
-        Filler { disk, store, exchange, spares_min, filling: None, from_ns: 0 }
+        Filler { disk, store, exchange, spares_min, filling: None, given_up: None, from_ns: 0 }
     }
 
-    /// A file is being made, or should be.
+    /// A file is being made, or should be, or has to go.
     pub(super) fn has_work(&self) -> bool {
-        self.is_needed() || (self.filling.is_some() && self.is_short())
+        self.asked() != Filled::Nothing
     }
 
-    /// Whether a file is asked for, unless one could not be made just now.
-    fn is_needed(&self) -> bool {
+    /// What is to be done. After a failure nothing is begun for a while.
+    fn asked(&self) -> Filled {
         let half_made = self.filling.as_ref().map(|filling| filling.spare.size);
-        self.disk.now().boot_ns >= self.from_ns && self.exchange.spares.asks_for_more(half_made, self.spares_min)
+        let is_short = self.exchange.gauge.stage() > Stage::Calm;
+        match half_made {
+            Some(_) if is_short => Filled::GiveUp,
+            None if is_short || self.disk.now().boot_ns < self.from_ns => Filled::Nothing,
+            half_made => self.exchange.spares.asked(half_made, self.spares_min),
+        }
     }
 
-    /// The disk is short of room.
-    fn is_short(&self) -> bool {
-        self.exchange.gauge.stage() > Stage::Calm
+    /// What was given up, for whoever removes it.
+    pub(super) fn take_given_up(&mut self) -> Option<Doomed> {
+        self.given_up.take()
     }
 
     /// One burst of zeros, when appends leave room for it.
@@ -50,14 +58,15 @@ impl<D: Disk> Filler<D> {
     /// # Errors
     /// What the disk answered: the file was given up, and the next is tried after a while.
     pub(super) async fn burst(&mut self) -> Result<(), DiskError> {
-        if self.is_short() {
-            if let Some(filling) = self.filling.take() {
-                self.give_up(filling).await;
+        match self.asked() {
+            Filled::Nothing => return Ok(()),
+            Filled::GiveUp => {
+                if let Some(filling) = self.filling.take() {
+                    self.give_up(filling);
+                }
+                return Ok(());
             }
-            return Ok(());
-        }
-        if !self.is_needed() {
-            return Ok(());
+            Filled::More => {}
         }
         let commits = self.exchange.latencies.count();
         let Some(mut filling) = self.begin(commits).await? else { return Ok(()) };
@@ -76,7 +85,7 @@ impl<D: Disk> Filler<D> {
         match filled {
             Ok(spare) => self.exchange.spares.put_made(spare),
             Err(error) => {
-                self.give_up(filling).await;
+                self.give_up(filling);
                 self.rest();
                 return Err(error);
             }
@@ -89,8 +98,7 @@ impl<D: Disk> Filler<D> {
         if let Some(filling) = self.filling.take() {
             return Ok(Some(filling));
         }
-        let has_room = |wanted: &Wanted| self.exchange.spares.take_room(wanted.size);
-        let Some(wanted) = self.exchange.spares.wanted(self.spares_min).filter(has_room) else { return Ok(None) };
+        let Some(wanted) = self.exchange.spares.begin_filling(self.spares_min) else { return Ok(None) };
         let size = wanted.size;
         match Filling::begin(&self.disk, wanted, commits).await {
             Ok(filling) => Ok(Some(filling)),
@@ -102,9 +110,9 @@ impl<D: Disk> Filler<D> {
         }
     }
 
-    async fn give_up(&self, filling: Filling) {
+    fn give_up(&mut self, filling: Filling) {
         self.exchange.spares.give_room_back(filling.spare.size);
-        filling.abandon(&self.disk).await;
+        self.given_up = Some(filling.abandon());
     }
 
     fn rest(&mut self) {

@@ -4,6 +4,7 @@
 //! thousand meets one, or while there are none. A crash on the way leaves a directory in the pool that says itself that it holds nothing.
 
 use super::recycle;
+use super::release::Doomed;
 use super::spares::Spare;
 use crate::id::{Generation, SegmentId, StoreId, Uid};
 use crate::layout;
@@ -26,6 +27,8 @@ pub(super) struct Filling {
     file: File,
     /// All in front of this is written.
     position: Position,
+    /// The drive writes the zeros by itself, and what it has not written is not allocated.
+    zeroes: bool,
     /// Commits that had been counted at the last burst, and at the last look.
     at_burst: u64,
     at_look: u64,
@@ -54,8 +57,8 @@ impl Filling {
         }
         let ((directory, file), position) = (begun?, Position(0));
         let Wanted { size, segment } = wanted;
-        let spare = Spare { size, uid };
-        Ok(Filling { spare, segment, pool, directory, file, position, at_burst: commits, at_look: commits })
+        let (spare, zeroes) = (Spare { size, uid }, disk.capabilities().can_write_zeroes());
+        Ok(Filling { spare, segment, pool, directory, file, position, zeroes, at_burst: commits, at_look: commits })
     }
 
     /// Whether a burst disturbs nobody, or so few that it may be: with so many commits counted by now.
@@ -74,7 +77,7 @@ impl Filling {
     /// What the disk answered.
     pub(super) async fn burst<D: Disk>(&mut self, disk: &D) -> Result<bool, DiskError> {
         let end = Position(self.spare.size.min(self.position.0 + BURST_BYTES));
-        if disk.capabilities().can_write_zeroes() {
+        if self.zeroes {
             // The drive writes them by itself, and a commit waits for it all the same.
             transfer::write_zeroes(disk, &self.file, self.position, end.since(self.position)).await?;
             self.position = end;
@@ -114,11 +117,12 @@ impl Filling {
         Ok(self.spare)
     }
 
-    /// Takes back what was made of it, as far as that goes.
-    pub(super) async fn abandon<D: Disk>(self, disk: &D) {
-        let Filling { spare, pool, directory, file, .. } = self;
-        drop((directory, file));
-        take_back(disk, &pool, spare.uid).await;
+    /// What was made of it, to be removed as anything else is: a piece at a time.
+    pub(super) fn abandon(self) -> Doomed {
+        let Filling { spare, pool, directory, file, position, zeroes, .. } = self;
+        let name = layout::uid_directory_name(spare.uid);
+        let bytes = if zeroes { position.0 } else { spare.size };
+        Doomed::new(pool, directory, (name, Some(layout::data_file_name(Generation(0)))), Some(file)).with_length(bytes)
     }
 }
 

@@ -166,6 +166,11 @@ impl Doomed {
         Doomed { parent, directory, name, files, is_whole: false, file, length: bytes, next, bytes }
     }
 
+    /// The same, whose file has got so many bytes since it was opened.
+    pub(super) fn with_length(self, bytes: u64) -> Doomed {
+        Doomed { length: bytes, bytes, ..self }
+    }
+
     /// An orphan of this name in the trash, with all its files, `large` ones among them to be shrunk first, of so many bytes together.
     pub(super) fn orphan(
         (trash, directory, name): (Directory, Directory, Name),

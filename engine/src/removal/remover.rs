@@ -351,6 +351,7 @@ impl<D: Disk> Remover<D> {
                 (self.alarm)(&error);
             }
         }
+        self.watch.take_over(self.filler.take_given_up());
     }
 
     /// Looks for a moment what commits take while nothing is removed: what they took long ago may have been other work.

@@ -38,8 +38,46 @@ struct Held {
     files: BTreeMap<u64, Vec<Uid>>,
     /// What was not there, by its size.
     missed: BTreeMap<u64, Missed>,
+    /// The smallest file that found no room since one was begun that is to be filled.
+    refused: Option<u64>,
     /// Files that were being removed when the process died.
     half_removed: Vec<Uid>,
+}
+
+impl Held {
+    fn waiting(&self, size: u64) -> usize {
+        self.files.get(&size).map_or(0, Vec::len)
+    }
+
+    /// Which file is to be made ahead, if all files may have so many bytes.
+    fn wanted(&self, files_min: usize, bytes_max: u64) -> Option<Wanted> {
+        let is_wanted = |(size, missed): &(&u64, &Missed)| {
+            let fits = self.bytes.saturating_add(**size) <= bytes_max;
+            missed.times > 1 && self.waiting(**size) < files_min && fits
+        };
+        let (size, missed) = self.missed.iter().find(is_wanted)?;
+        Some(Wanted { size: *size, segment: missed.segment.clone() })
+    }
+
+    /// Whether there is room for one more file. One that finds none is remembered.
+    fn has_room(&mut self, size: u64, bytes_max: u64) -> bool {
+        let fits = self.bytes.saturating_add(size) <= bytes_max;
+        if !fits {
+            self.refused = Some(self.refused.map_or(size, |refused| refused.min(size)));
+        }
+        fits
+    }
+}
+
+/// What is to be done about files that are made ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// Nothing: there are enough, and what is half made waits.
+    Nothing,
+    /// Another one is to be made, or the rest of the one that is half made.
+    More,
+    /// What is half made is not needed and stands in the way of something that is.
+    GiveUp,
 }
 
 impl Spares {
@@ -62,25 +100,32 @@ impl Spares {
 
     /// Which file is to be made ahead, so that `files_min` of each size wait that is asked for: one that was missed more than once, since
     /// the first segment of a store never finds any. There is room for it.
-    pub(super) fn wanted(&self, files_min: usize) -> Option<Wanted> {
-        if self.is_closed() {
-            return None;
-        }
-        let held = self.held();
-        let is_wanted = |(size, missed): &(&u64, &Missed)| {
-            let waiting = held.files.get(size).map_or(0, Vec::len);
-            missed.times > 1 && waiting < files_min && held.bytes.saturating_add(**size) <= self.bytes_max
-        };
-        let (size, missed) = held.missed.iter().find(is_wanted)?;
-        Some(Wanted { size: *size, segment: missed.segment.clone() })
+    fn wanted(&self, files_min: usize) -> Option<Wanted> {
+        self.held().wanted(files_min, self.bytes_max).filter(|_| !self.is_closed())
     }
 
-    /// Whether a file is asked for: another one, or the rest of one of this size that is half made. That one waits while enough have come back
-    /// of others, because an append may meet each burst of zeros.
-    pub(super) fn asks_for_more(&self, half_made: Option<u64>, files_min: usize) -> bool {
-        match half_made {
-            Some(size) => self.held().files.get(&size).map_or(0, Vec::len) < files_min,
-            None => self.wanted(files_min).is_some(),
+    /// The file that is to be made ahead, with its room taken.
+    pub(super) fn begin_filling(&self, files_min: usize) -> Option<Wanted> {
+        let wanted = self.wanted(files_min).filter(|wanted| self.take_room(wanted.size));
+        self.held().refused = None;
+        wanted
+    }
+
+    /// Whether a file is asked for: another one, or the rest of the one of this size that is half made. That one waits while enough have come
+    /// back of others, because an append may meet each burst of zeros; but not where its room would do for a file of another size that is wanted, or for
+    /// one that has come back and found none.
+    pub(super) fn asked(&self, half_made: Option<u64>, files_min: usize) -> Filled {
+        let Some(size) = half_made else {
+            return if self.wanted(files_min).is_some() { Filled::More } else { Filled::Nothing };
+        };
+        let (held, bytes_max) = (self.held(), self.bytes_max.saturating_add(size));
+        if held.waiting(size) < files_min {
+            return Filled::More;
+        }
+        let would_fit = |refused: u64| held.bytes.saturating_add(refused) <= bytes_max;
+        match held.refused.is_some_and(would_fit) || held.wanted(files_min, bytes_max).is_some() {
+            true => Filled::GiveUp,
+            false => Filled::Nothing,
         }
     }
 
@@ -123,14 +168,14 @@ impl Spares {
     /// Whether a file of this size may have a place, as far as room and size say.
     #[must_use]
     pub fn may_take(&self, size: u64) -> bool {
-        size.is_power_of_two() && !self.is_closed() && self.held().bytes.saturating_add(size) <= self.bytes_max
+        size.is_power_of_two() && !self.is_closed() && self.held().has_room(size, self.bytes_max)
     }
 
     /// Takes room for one file. False when the pool is full.
     #[must_use]
     pub fn take_room(&self, size: u64) -> bool {
         let mut held = self.held();
-        let fits = !self.is_closed() && held.bytes.saturating_add(size) <= self.bytes_max;
+        let fits = !self.is_closed() && held.has_room(size, self.bytes_max);
         if fits {
             held.bytes += size;
         }
@@ -242,26 +287,55 @@ mod tests {
         assert!(!Spares::new(0, []).take_room(MIB), "a pool of no bytes is off");
     }
 
+    fn miss(spares: &Spares, size: u64, times: u32) {
+        let log = LogId { topic: Topic::new("t").expect("a name"), range: RangeNumber::default() };
+        let segment = SegmentId { log, seq: Seq::default() };
+        (0..times).for_each(|_| spares.miss(size, &segment));
+    }
+
     #[test]
     fn a_file_that_is_half_made_waits_while_enough_have_come_back_of_others() {
         let spares = Spares::new(8 * MIB, []);
-        let log = LogId { topic: Topic::new("t").expect("a name"), range: RangeNumber::default() };
-        let segment = SegmentId { log, seq: Seq::default() };
-        spares.miss(MIB, &segment);
-        assert!(!spares.asks_for_more(None, 2), "the first segment of a store finds none");
-        spares.miss(MIB, &segment);
-        assert!(spares.asks_for_more(None, 2) && spares.take_room(MIB));
-        for (number, asks) in [(1, true), (2, false)] {
-            assert!(spares.asks_for_more(Some(MIB), 2), "{number}");
+        miss(&spares, MIB, 1);
+        assert_eq!(spares.asked(None, 2), Filled::Nothing, "the first segment of a store finds none");
+        miss(&spares, MIB, 1);
+        assert_eq!(spares.asked(None, 2), Filled::More);
+        assert_eq!(spares.begin_filling(2).map(|wanted| wanted.size), Some(MIB));
+        for (number, then) in [(1, Filled::More), (2, Filled::Nothing)] {
+            assert_eq!(spares.asked(Some(MIB), 2), Filled::More, "{number}");
             assert!(spares.take_room(MIB));
             spares.put(Spare { size: MIB, uid: Uid(number) });
-            assert_eq!(spares.asks_for_more(Some(MIB), 2), asks);
+            assert_eq!(spares.asked(Some(MIB), 2), then);
         }
-        assert!(!spares.asks_for_more(None, 2) && spares.asks_for_more(Some(2 * MIB), 2));
-        assert!(
-            spares.take(MIB).is_some() && spares.asks_for_more(Some(MIB), 2),
-            "one was taken: the rest of it is made"
-        );
+        assert_eq!(spares.asked(None, 2), Filled::Nothing);
+        assert!(spares.take(MIB).is_some());
+        assert_eq!(spares.asked(Some(MIB), 2), Filled::More, "one was taken: the rest of it is made");
+    }
+
+    #[test]
+    fn a_file_that_is_half_made_and_not_needed_goes_when_its_room_or_its_turn_is_needed() {
+        let spares = Spares::new(4 * MIB, []);
+        miss(&spares, MIB, 2);
+        assert!(!spares.take_room(8 * MIB), "what found no room before it was begun is not its doing");
+        assert!(spares.begin_filling(1).is_some() && spares.take_room(MIB));
+        spares.put(Spare { size: MIB, uid: Uid(1) });
+        assert_eq!(spares.asked(Some(MIB), 1), Filled::Nothing);
+        miss(&spares, 2 * MIB, 2);
+        assert_eq!(spares.asked(Some(MIB), 1), Filled::GiveUp, "another size is wanted");
+        assert!(spares.take_room(2 * MIB));
+        spares.put(Spare { size: 2 * MIB, uid: Uid(2) });
+        assert_eq!(spares.asked(Some(MIB), 1), Filled::Nothing, "there is one of that size now");
+        assert!(!spares.may_take(4 * MIB));
+        assert_eq!(spares.asked(Some(MIB), 1), Filled::Nothing, "its room would not do");
+        assert!(!spares.take_room(MIB));
+        assert_eq!(spares.asked(Some(MIB), 1), Filled::GiveUp, "its room would do");
+        assert!(spares.take(MIB).is_some());
+        assert_eq!(spares.asked(Some(MIB), 1), Filled::More, "it is needed itself");
+        spares.give_room_back(MIB);
+        miss(&spares, MIB, 1);
+        assert!(spares.begin_filling(2).is_some(), "and another begins without a grudge");
+        spares.put_back(Spare { size: MIB, uid: Uid(3) });
+        assert_eq!(spares.asked(Some(MIB), 1), Filled::Nothing);
     }
 
     #[test]

@@ -40,15 +40,15 @@ pub(super) struct Watch<D> {
     said: bool,
     /// Removal itself was refused for want of room.
     refused: bool,
-    /// The spare file that is being removed.
-    leaving: Option<Doomed>,
+    /// Files of the pool that are being removed, the last one just now.
+    leaving: Vec<Doomed>,
 }
 
 impl<D: Disk> Watch<D> {
     pub(super) fn new(disk: D, store: StoreId, exchange: Arc<Exchange>, room: Room) -> Watch<D> {
         let Room { wanted, reserve_bytes } = room;
         let reserve = Reserve::new(reserve_bytes);
-        Watch { disk, store, exchange, wanted, reserve, looked_ns: None, said: false, refused: false, leaving: None }
+        Watch { disk, store, exchange, wanted, reserve, looked_ns: None, said: false, refused: false, leaving: Vec::new() }
     }
 
     /// When it wants to look again, since boot in nanoseconds; `None` while nothing has changed.
@@ -128,7 +128,12 @@ impl<D: Disk> Watch<D> {
     /// How many spare files are to be removed.
     pub(super) fn waiting(&self) -> usize {
         let any = self.gives_the_pool_back();
-        usize::from(self.leaving.is_some()) + self.exchange.spares.count_to_remove(any)
+        self.leaving.len() + self.exchange.spares.count_to_remove(any)
+    }
+
+    /// What was to be a spare file and is not made is to be removed too.
+    pub(super) fn take_over(&mut self, given_up: Option<Doomed>) {
+        self.leaving.extend(given_up);
     }
 
     fn gives_the_pool_back(&self) -> bool {
@@ -152,7 +157,7 @@ impl<D: Disk> Watch<D> {
     }
 
     async fn step(&mut self, step: u64) -> Result<u64, DiskError> {
-        let mut doomed = match self.leaving.take() {
+        let mut doomed = match self.leaving.pop() {
             Some(doomed) => doomed,
             None => match self.next().await? {
                 Some(doomed) => doomed,
@@ -161,7 +166,7 @@ impl<D: Disk> Watch<D> {
         };
         if doomed.file.is_some() && doomed.bytes > step {
             let freed = doomed.shrink(&self.disk, step).await?;
-            self.leaving = Some(doomed);
+            self.leaving.push(doomed);
             return Ok(freed);
         }
         doomed.unlink(&self.disk).await?;

@@ -100,6 +100,18 @@ impl ClockAnchor {
         let rested = self.last_ms.filter(|last_ms| left_ms > 0 && wall_ms.abs_diff(*last_ms) > RESTART_GAP_MS);
         rested.map(|last_ms| Hold::Reopened { wall_ms, last_ms, left_ms })
     }
+
+    /// The latest that the time may be, in wall milliseconds: what the wall clock says while it is believed, and else the latest of that, of
+    /// what the boot clock makes of the anchor, and of the last time that is known. What is stamped so is never taken for older than it is.
+    #[must_use]
+    pub fn latest_ms(&self, now: ClockReading) -> u64 {
+        if self.hold(now).is_none() {
+            return now.wall_ms;
+        }
+        let elapsed_ms = now.boot_ms.saturating_sub(self.at.boot_ms);
+        let known_ms = self.at.wall_ms.max(self.last_ms.unwrap_or(0));
+        now.wall_ms.max(known_ms.saturating_add(elapsed_ms))
+    }
 }
 
 /// The clock of an open store, for any thread.
@@ -134,6 +146,12 @@ impl StoreClock {
     #[must_use]
     pub fn believes(&self, now: Now) -> bool {
         self.anchor().hold(now.into()).is_none()
+    }
+
+    /// The latest that the time may be, as [`ClockAnchor::latest_ms`] says.
+    #[must_use]
+    pub fn latest_ms(&self, now: Now) -> u64 {
+        self.anchor().latest_ms(now.into())
     }
 
     /// An operator says that the wall clock is right.
@@ -190,6 +208,21 @@ mod tests {
         }
         clock.confirm(at(WALL_MS + 86_400_000, 60_000));
         assert!(clock.believes(at(WALL_MS + 86_400_000, 60_000)) && !clock.believes(at(WALL_MS, 60_000)));
+    }
+
+    #[test]
+    fn the_latest_that_the_time_may_be_is_the_wall_clock_or_while_that_is_held_whatever_is_later() {
+        let (day, later) = (86_400_000, |wall_ms| at(wall_ms, 50_000 + 1_000));
+        let clock = opened(None);
+        assert_eq!(clock.latest_ms(later(WALL_MS + 1_400)), WALL_MS + 1_400, "a little off is believed");
+        assert_eq!(clock.latest_ms(later(WALL_MS - 200)), WALL_MS - 200);
+        assert_eq!(clock.latest_ms(later(WALL_MS - day)), WALL_MS + 1_000, "what the boot clock says");
+        assert_eq!(clock.latest_ms(later(WALL_MS + day)), WALL_MS + day);
+        let behind = opened(Some(WALL_MS + 2 * day));
+        assert_eq!(behind.latest_ms(later(WALL_MS + 1_000)), WALL_MS + 2 * day + 1_000, "what was known, and since");
+        assert_eq!(opened(Some(WALL_MS - 2 * day)).latest_ms(later(WALL_MS + 1_000)), WALL_MS + 1_000);
+        behind.confirm(later(WALL_MS + 1_000));
+        assert_eq!(behind.latest_ms(later(WALL_MS + 1_000)), WALL_MS + 1_000);
     }
 
     #[test]

@@ -444,8 +444,8 @@ impl<D: Disk> Shard<D> {
         let Some(closed) = self.logs[number.0].closed_at(segment) else { return };
         let Some(loaded) = closed.loaded.clone().filter(|_| !closed.sealed) else { return };
         let (disk, edits, size) = (self.disk.clone(), self.edits.clone(), closed.size);
-        // Sealing stamps true time, even where the clamp holds the stamps of the batches.
-        let footer = closed.footer(&loaded, self.now.wall_ms);
+        // Sealing stamps true time, even where the clamp holds the stamps of the batches; where the clock is in doubt, none that is too early.
+        let footer = closed.footer(&loaded, self.siblings.clock.latest_ms(self.now));
         let edit = Edit::Sealed {
             segment: closed.id.clone(),
             end: footer.end,

@@ -119,7 +119,7 @@ impl<D: Disk> Shard<D> {
             host: self.config.host.clone(),
             log: log.id.clone(),
             epoch: Epoch(epoch.0 + 1),
-            sealed_at_ms: self.now.wall_ms,
+            sealed_at_ms: self.siblings.clock.latest_ms(self.now),
             answers_early: sabotaged!(self.config, CutBeforeEdit),
             begun: Cell::new(false),
         };

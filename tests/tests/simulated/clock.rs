@@ -13,7 +13,7 @@ use strandline_disk::Errno;
 use strandline_disk::sim::{Fault, Loss, SimWorld, Times, What, When};
 use strandline_tests::harness::files::Disk;
 use strandline_tests::harness::machine::small;
-use strandline_tests::harness::{Ask, Machine, Step};
+use strandline_tests::harness::{Ask, At, Machine, Step};
 
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
@@ -317,6 +317,29 @@ fn any_operation_may_fail_while_a_seal_time_is_restamped_and_no_answer_lies() {
             Err(_) => assert!(found == old || found < old - 300 * DAY, "operation {k:?}: {found}"),
         }
     });
+}
+
+/// While a clock is not believed it stamps nothing older than it can be: what it sealed would expire when it is right again.
+#[test]
+fn what_a_clock_that_is_a_year_behind_seals_or_cuts_is_not_older_for_it() {
+    const CUT: Step = Step::Verb { log: 0, ask: Ask::Truncate(At::PerMille(500)) };
+    let hours: [&[Step]; 3] = [
+        &[BACK, APPEND, SEAL, Step::Answer, FORWARD],
+        &[BACK, Step::Reopen, APPEND, SEAL, Step::Answer, FORWARD],
+        &[SEAL, Step::Answer, BACK, CUT, Step::Answer, FORWARD],
+    ];
+    for hour in hours {
+        let mut machine = opened(40, small());
+        machine.run(&[APPEND, Step::Idle]).expect("something to cut");
+        let before_ms = machine.world.now().wall_ms;
+        keep(&mut machine, before_ms).expect("kept");
+        machine.run(hour).expect("a bad hour");
+        machine.apply(Step::Idle).expect("it is right again");
+        let (sealed_ms, now_ms) = (sealed_at_ms(&mut machine), machine.world.now().wall_ms);
+        assert!((before_ms..=now_ms).contains(&sealed_ms), "{hour:?}: {before_ms} {sealed_ms} {now_ms}");
+        machine.apply(Step::Reopen).expect("an open");
+        assert_eq!(sealed_at_ms(&mut machine), sealed_ms);
+    }
 }
 
 #[test]

@@ -247,6 +247,33 @@ fn a_crash_at_any_turn_of_filling_ahead_leaves_nothing_behind_that_nobody_knows(
     assert!(!spares(&machine.world).is_empty());
 }
 
+/// It is removed as anything else is, and a crash on the way leaves what the next open knows.
+#[test]
+fn what_cannot_be_made_ahead_does_not_stay_in_the_pool() {
+    for (verb, zeroes) in [(Verb::Write, false), (Verb::WriteZeroes, true)] {
+        let count = Rc::new(Cell::new(0));
+        let mut machine = growing(14);
+        machine.world.set_write_zeroes(zeroes);
+        machine.run(&[Step::Reopen]).expect("the disk says so when it is opened");
+        let when = When::VerbOnPath(verb, "spare/".to_owned());
+        machine.world.inject(Fault { when, what: What::Errno(Errno::IO), times: Times::Once });
+        machine.world.keep_trace(true);
+        let run = outcome(|| {
+            let append = Step::Append { log: 0, batches: 10, records: 2, bytes: 5_500 };
+            machine.run(&[append, Step::Answer, append, Step::Answer])?;
+            machine.observer = Some(crash_at_every_turn(machine.config.clone(), 1, count.clone()));
+            machine.run(&[Step::Idle])
+        });
+        assert!(run.is_ok(), "{run:?}");
+        assert_eq!(machine.world.faults_fired(), 1);
+        let trace = machine.world.trace();
+        let unlinked = trace.iter().any(|line| line.contains("Unlink spare/"));
+        assert!(unlinked, "{trace:#?}");
+        spares(&machine.world);
+        eprintln!("{} crash images", count.get());
+    }
+}
+
 #[test]
 fn what_a_crash_left_half_filled_in_the_pool_is_removed_at_the_next_open() {
     let mut machine = growing(13);
