@@ -23,12 +23,16 @@ pub(crate) struct Forgetting {
 }
 
 impl Forgetting {
-    /// Has the host forget what is due, the oldest of each log first. Behind one that it keeps it is told no more of that log.
+    /// Has the host forget what is due, the oldest of each log first. Behind one that it keeps it is told no more of that log,
+    /// but for what stands in the same part of the list.
     pub(crate) fn of(store: &Store, due: Vec<SegmentId>, deadline: Instant) -> Forgetting {
         let mut forgetting = Forgetting { due: due.iter().cloned().collect(), ..Forgetting::default() };
         let mut stopped = HashSet::<LogId>::new();
         for page in due.chunks(FORGOTTEN_AT_ONCE) {
             let page: Vec<SegmentId> = page.iter().filter(|segment| !stopped.contains(&segment.log)).cloned().collect();
+            if page.is_empty() {
+                continue;
+            }
             let answered = match host::forget(store, &page, deadline) {
                 Ok(Some(answers)) => answers,
                 Ok(None) => {

@@ -9,7 +9,7 @@ pub struct Health<R, S> {
     pub last_done_at_ms: Option<u64>,
     /// Since when a pass is under way, wall ms, if one is.
     pub under_way_since_ms: Option<u64>,
-    /// The pass that is under way has been so for ten intervals, and five minutes at least: what it waits for hangs.
+    /// The pass that is under way has been so for ten intervals, and five minutes at least, or got nowhere for so long: what it waits for hangs.
     pub is_overdue: bool,
     /// Passes so far.
     pub passes: u64,

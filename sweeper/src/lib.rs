@@ -14,6 +14,7 @@ pub mod health;
 mod host;
 mod kept;
 mod limits;
+mod list;
 pub mod metrics;
 pub mod orphans;
 pub mod pass;

@@ -5,20 +5,21 @@
 use crate::clock::SharedClock;
 use crate::confirmed::Confirmed;
 use crate::decide::{
-    self, Answers, Attempts, Authority, Brake, DirectoryName, Explained, HeldOrphan, Inquiry, LiveSet, Mode, Now,
-    Reading, Ready, Reported, ReviewLimits, Sightings, Skipped, Survey, WhyHeld,
+    self, Attempts, Brake, Candidate, DirectoryName, HeldOrphan, Mode, Now, Reading, Ready, Reported, ReviewLimits,
+    Sightings, Skipped, Survey, WhyHeld,
 };
 use crate::entries::{self, Seen};
 use crate::host::{HostKeeps, ask};
+use crate::list::List;
 use crate::metrics::OrphanCounts;
 use crate::resting::Resting;
 use crate::stopping::Stopping;
 use crate::worker::Pass;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::time::{Duration, Instant};
-use strandline::id::{SegmentId, Uid};
-use strandline::{DiskError, GivenUp, LetGo, ListedSegments, OrphanError, Removed, Store};
+use strandline::id::SegmentId;
+use strandline::{DiskError, GivenUp, LetGo, OrphanError, Removed, Store};
 
 /// What a pass may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,8 @@ pub struct OrphanReport {
     pub budget_spent: bool,
     /// What became of orphans whose hold was over.
     pub let_go: LetGo,
+    /// What ended the emptying of the trash early, if something did. The rest is tried by the next pass.
+    pub trash_failed: Option<OrphanError>,
     /// How many of them could not be removed and are left alone for a while.
     pub resting: usize,
     /// How removal goes: its rate, what waits for it, and how often appends held it back, since the store was opened.
@@ -126,10 +129,10 @@ pub struct OrphanReport {
 }
 
 impl OrphanReport {
-    /// The names of what the brake stopped, for an operator to look at and to confirm.
-    pub fn braked(&self) -> impl Iterator<Item = &DirectoryName> {
+    /// What the brake stopped, for an operator to look at and to confirm.
+    pub fn braked(&self) -> impl Iterator<Item = &Candidate> {
         let braked = self.held.iter().filter(|held| matches!(held.why, WhyHeld::Braked(_)));
-        braked.map(|held| &held.candidate.name)
+        braked.map(|held| &held.candidate)
     }
 
     /// How many directories there are for each reason, for metrics: the reasons are a closed set.
@@ -177,7 +180,17 @@ impl fmt::Display for OrphanReport {
         self.reported.iter().try_for_each(|(name, why)| writeln!(f, "{name}: {why}"))?;
         self.undecided.iter().try_for_each(|(name, id, standing)| writeln!(f, "{name}: {id} is {standing}"))?;
         self.failures.iter().try_for_each(|failure| writeln!(f, "{}: {}", failure.name, failure.error))?;
-        self.let_go.kept.iter().try_for_each(|(uid, why)| writeln!(f, "trash/{uid}: {why}"))
+        self.let_go.kept.iter().try_for_each(|(uid, why)| writeln!(f, "trash/{uid}: {why}"))?;
+        if self.resting > 0 {
+            writeln!(f, "{} in the trash could not be removed and are left alone for a while", self.resting)?;
+        }
+        if let Some(error) = &self.trash_failed {
+            writeln!(f, "the trash was not emptied to its end: {error}; the next pass goes on")?;
+        }
+        if self.removal != Removed::default() {
+            writeln!(f, "removal: {}", self.removal)?;
+        }
+        Ok(())
     }
 }
 
@@ -296,6 +309,7 @@ impl OrphanSweep {
             left_out: found.left_out + review.left_out,
             brake: review.brake,
             let_go: LetGo::default(),
+            trash_failed: None,
             resting: 0,
             removal: Removed::default(),
             stopped: false,
@@ -344,69 +358,10 @@ impl OrphanSweep {
         if report.mode != Mode::Delete {
             return;
         }
-        let may_go = |uid| self.resting.is_due(uid, boot_ms);
-        match store.remove_held_orphans_while(now.ms, may_go, || !self.stopping.is_asked()) {
-            Ok(let_go) => {
-                self.resting.note(&let_go, boot_ms);
-                report.resting = self.resting.count(boot_ms);
-                report.let_go = let_go;
-            }
-            Err(error) => tracing::warn!(%error, "what waits in the trash was not looked at"),
-        }
+        let emptied = self.resting.empty(store, (now.ms, boot_ms), &self.stopping);
+        report.resting = emptied.resting;
+        (report.let_go, report.trash_failed) = (emptied.let_go, emptied.ended.err());
         report.stopped = self.stopping.is_asked();
-    }
-}
-
-/// What the manifest lists, and who has the say.
-struct List {
-    /// What it lists, what is being made, and what it has given up and not removed yet.
-    segments: HashSet<SegmentId>,
-    uids: HashMap<Uid, SegmentId>,
-    count: u64,
-    host: bool,
-}
-
-impl List {
-    fn new(listed: &ListedSegments, host: bool) -> List {
-        let ids = listed.segments.iter().map(|(id, _)| id).chain(&listed.leaving).chain(&listed.making);
-        let uids = listed.segments.iter().map(|(id, uid)| (*uid, id.clone())).collect();
-        List { segments: ids.cloned().collect(), uids, count: listed.segments.len() as u64, host }
-    }
-
-    fn authority(&self) -> Authority<'_> {
-        if self.host { Authority::Host } else { Authority::Own { known: &self.segments } }
-    }
-
-    /// Whom nobody needs to look into.
-    fn known(&self) -> Option<&HashSet<SegmentId>> {
-        (!self.host).then_some(&self.segments)
-    }
-
-    /// The segment of a candidate that the manifest lists.
-    fn has<'a>(&self, ready: &'a Ready) -> Option<&'a SegmentId> {
-        ready.candidate.readings.iter().find(|id| self.segments.contains(id))
-    }
-
-    /// Asks about all candidates, and judges the answers.
-    fn explain(&self, keeps: &HostKeeps<'_>, found: &decide::Candidates) -> Result<Explained, Skipped> {
-        let inquiry = Inquiry::new(found);
-        let mut answers = Answers::default();
-        let standing = |id: &SegmentId| match self.segments.contains(id) {
-            true => decide::Standing::Known,
-            false => decide::Standing::Unknown,
-        };
-        for page in inquiry.pages(keeps.at_once) {
-            answers.take(match self.host {
-                true => keeps.standings(page),
-                false => Ok(page.iter().map(|id| (id.clone(), standing(id))).collect()),
-            });
-        }
-        // In mode host nobody counts for us: a host that knows none of all that it was asked about looks like one that lost its list.
-        let explained = decide::explain(inquiry, &answers)?;
-        let segments = if self.host { explained.known.len() as u64 } else { self.count };
-        let asked = if self.host { found.found.len() } else { found.directories };
-        decide::check_authority(LiveSet { complete: true, segments }, asked)?;
-        Ok(explained)
     }
 }
 

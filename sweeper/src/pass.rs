@@ -61,7 +61,7 @@ impl Sweep {
         if limits.dry_run {
             expire.into_iter().for_each(|planned| report.note_expired(planned));
             report.rolled = roll.into_iter().map(|(segment, _)| segment).collect();
-            report.timers = kept.timers;
+            (report.timers, report.removal) = (kept.timers, store.counters().removal);
             return Ok(report);
         }
         self.turn = plan.turn;

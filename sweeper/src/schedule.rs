@@ -3,9 +3,9 @@
 use crate::bell::Bell;
 use crate::clock::{self, SharedClock};
 use crate::confirmed::Confirmed;
-use crate::decide::{self, LogExplained, Mode, SegmentExplained};
+use crate::decide::{self, Candidate, LogExplained, Mode, SegmentExplained};
 use crate::explain::Asked;
-use crate::orphans::{OrphanLimits, OrphanReport, OrphanSweep};
+use crate::orphans::{OrphanLimits, OrphanSweep};
 use crate::pass::{Limits, Skip, Sweep};
 use crate::pins::PinBoard;
 use crate::supervisor::Supervisor;
@@ -117,15 +117,11 @@ impl Sweeper {
         self.nudge();
     }
 
-    /// An operator has looked at the orphans that the brake stopped in the last pass, and says that they are orphans: those go, at the rate of a pass, and no others.
-    /// How many they are.
-    pub fn confirm_orphans(&self) -> usize {
-        let report = self.orphans.as_ref().and_then(|worker| worker.health().last_report);
-        let names: Vec<_> = report.iter().flat_map(OrphanReport::braked).cloned().collect();
-        let count = names.len();
-        self.confirmed.add(names);
+    /// An operator has looked at orphans that the brake stopped, and says that they are orphans: these go, at the rate of a pass, and no others. They are those of
+    /// the report that he read ([`braked`](crate::orphans::OrphanReport::braked)), or some of them: one that has changed since counts as new.
+    pub fn confirm_orphans<'a>(&self, seen: impl IntoIterator<Item = &'a Candidate>) {
+        self.confirmed.add(seen);
         self.orphans.iter().for_each(Worker::nudge);
-        count
     }
 
     /// Gives a sealed segment whose seal time lies over 10 minutes ahead of the clock the present time, durably, and has a pass made. `actor` is

@@ -72,8 +72,10 @@ struct State<P: Pass> {
     nudged: bool,
     health: Health<P::Report, P::Skip>,
     metrics: Metrics<P::Counts>,
-    /// When the pass began that is under way.
-    began: Option<Instant>,
+    /// When the pass that is under way began, or was last seen to get on.
+    heard_of: Option<Instant>,
+    /// How often passes had said that they get on.
+    progress: u64,
     /// The causes of skipped passes that were said since one was not skipped.
     said: BTreeSet<&'static str>,
     thread: Option<JoinHandle<()>>,
@@ -92,7 +94,8 @@ impl<P: Pass> Default for State<P> {
             nudged: false,
             health: Health::default(),
             metrics: Metrics::default(),
-            began: None,
+            heard_of: None,
+            progress: 0,
             said: BTreeSet::new(),
             thread: None,
             ended: false,
@@ -183,7 +186,7 @@ impl<P: Pass> Tended for Worker<P> {
         if state.stop {
             return None;
         }
-        state.note_overdue(P::NAME, self.0.every.interval, now);
+        state.note_overdue(P::NAME, self.0.every.interval, (self.0.stopping.progress(), now));
         if state.ended {
             state.ended = false;
             let _ = state.thread.take().map(JoinHandle::join); // It is past everything that takes time.
@@ -223,13 +226,16 @@ impl<P: Pass> State<P> {
 
     /// No pass is under way any more.
     fn note_end(&mut self) {
-        self.began = None;
+        self.heard_of = None;
         (self.health.under_way_since_ms, self.health.is_overdue) = (None, false);
     }
 
-    /// Sees a pass that hangs, and says so once. Nothing ends it: what it waits for may have happened.
-    fn note_overdue(&mut self, name: &'static str, interval: Duration, now: Instant) {
-        let took = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+    /// Sees a pass that hangs, and says so once: one that has begun, or last got on, so long ago. Nothing ends it: what it waits for may have happened.
+    fn note_overdue(&mut self, name: &'static str, interval: Duration, (progress, now): (u64, Instant)) {
+        if std::mem::replace(&mut self.progress, progress) != progress && self.heard_of.is_some() {
+            (self.heard_of, self.health.is_overdue) = (Some(now), false);
+        }
+        let took = self.heard_of.map_or(Duration::ZERO, |heard_of| now.saturating_duration_since(heard_of));
         let is_overdue = took >= interval.saturating_mul(INTERVALS_OVERDUE).max(OVERDUE_MIN);
         if is_overdue && !std::mem::replace(&mut self.health.is_overdue, true) {
             tracing::error!(worker = name, ?took, "a pass has not ended: the disk, or the host, does not answer it");
@@ -302,7 +308,7 @@ impl<P: Pass> Shared<P> {
         let mut state = self.state();
         state.nudged = false;
         if !state.stop {
-            (state.health.under_way_since_ms, state.began) = (Some(clock::read().wall_ms), Some(Instant::now()));
+            (state.health.under_way_since_ms, state.heard_of) = (Some(clock::read().wall_ms), Some(Instant::now()));
         }
         !state.stop
     }
@@ -391,22 +397,28 @@ mod tests {
         let (interval, said) = (Duration::from_secs(60), Arc::new(AtomicU64::new(0)));
         let began = Instant::now();
         let health = Health { is_alive: true, ..Health::default() };
-        let mut state = State::<Sweep> { began: Some(began), health, ..State::default() };
+        let mut state = State::<Sweep> { heard_of: Some(began), health, ..State::default() };
         tracing::subscriber::with_default(Ear(said.clone()), || {
-            state.note_overdue("play", interval, began + interval * 10 - Duration::from_millis(1));
+            state.note_overdue("play", interval, (0, began + interval * 10 - Duration::from_millis(1)));
             assert!(state.health.is_well());
-            (0..3).for_each(|second| state.note_overdue("play", interval, began + interval * 10 + interval * second));
+            (0..3).for_each(|more| state.note_overdue("play", interval, (0, began + interval * 10 + interval * more)));
             assert!(!state.health.is_well());
             assert_eq!(said.load(Ordering::SeqCst), 1);
             let report = crate::report::Report::new(crate::decide::Now::trusted(1), &crate::decide::Plan::default());
             state.note_pass(Some(Ok(report)), interval * 12);
-            state.note_overdue("play", interval, began + interval * 20);
+            state.note_overdue("play", interval, (0, began + interval * 20));
             assert!(state.health.is_well() && state.health.last_done_at_ms.is_some());
             // However short the interval is, a pass may take some minutes.
-            state.began = Some(began);
-            state.note_overdue("play", Duration::ZERO, began + OVERDUE_MIN - Duration::from_millis(1));
+            state.heard_of = Some(began);
+            state.note_overdue("play", Duration::ZERO, (0, began + OVERDUE_MIN - Duration::from_millis(1)));
             assert!(state.health.is_well());
-            state.note_overdue("play", Duration::ZERO, began + OVERDUE_MIN);
+            state.note_overdue("play", Duration::ZERO, (0, began + OVERDUE_MIN));
+            assert!(!state.health.is_well());
+            // And one that gets on may take any time.
+            state.note_overdue("play", Duration::ZERO, (1, began + OVERDUE_MIN * 2));
+            state.note_overdue("play", Duration::ZERO, (1, began + OVERDUE_MIN * 3 - Duration::from_millis(1)));
+            assert!(state.health.is_well());
+            state.note_overdue("play", Duration::ZERO, (1, began + OVERDUE_MIN * 3));
             assert!(!state.health.is_well());
         });
     }

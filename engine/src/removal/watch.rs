@@ -48,7 +48,17 @@ impl<D: Disk> Watch<D> {
     pub(super) fn new(disk: D, store: StoreId, exchange: Arc<Exchange>, room: Room) -> Watch<D> {
         let Room { wanted, reserve_bytes } = room;
         let reserve = Reserve::new(reserve_bytes);
-        Watch { disk, store, exchange, wanted, reserve, looked_ns: None, said: false, refused: false, leaving: Vec::new() }
+        Watch {
+            disk,
+            store,
+            exchange,
+            wanted,
+            reserve,
+            looked_ns: None,
+            said: false,
+            refused: false,
+            leaving: Vec::new(),
+        }
     }
 
     /// When it wants to look again, since boot in nanoseconds; `None` while nothing has changed.

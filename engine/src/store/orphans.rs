@@ -202,49 +202,69 @@ impl Store {
     /// # Errors
     /// [`OrphanError::Verb`].
     pub fn remove_held_orphans(&self, now_ms: u64) -> Result<LetGo, OrphanError> {
-        self.remove_held_orphans_while(now_ms, |_| true, || true)
+        let (let_go, ended) = self.remove_held_orphans_while(now_ms, |_| true, || true);
+        ended.map(|()| let_go)
     }
 
     /// Removes those of them that `may_go`, as [`Store::remove_held_orphans`] does, some at a time, for as long as it is told to go on. What
-    /// was begun with by then is removed all the same: nobody waits for it, and it is not in the answer.
-    ///
-    /// # Errors
-    /// [`OrphanError::Verb`].
+    /// was begun with by then is removed all the same: nobody waits for it, and it is not in the answer. That says what became of the others, and
+    /// which error ([`OrphanError::Verb`]) ended it early, if one did.
     pub fn remove_held_orphans_while(
         &self,
         now_ms: u64,
         may_go: impl Fn(Uid) -> bool,
         goes_on: impl Fn() -> bool,
-    ) -> Result<LetGo, OrphanError> {
+    ) -> (LetGo, Result<(), OrphanError>) {
+        let mut let_go = LetGo::default();
+        let ended = self.let_go_while(now_ms, may_go, goes_on, &mut let_go);
+        (let_go, ended)
+    }
+
+    fn let_go_while(
+        &self,
+        now_ms: u64,
+        may_go: impl Fn(Uid) -> bool,
+        goes_on: impl Fn() -> bool,
+        let_go: &mut LetGo,
+    ) -> Result<(), OrphanError> {
         let mut due = self.ask_orphan(|answer| OrphanAsked::Held { answer })?;
         due.retain(|record| record.until_ms <= now_ms && may_go(record.uid));
         // Neighbours were made one after the other: what is freed together lies together, and goes in few discards.
         due.sort_by(|one, other| one.segment.cmp(&other.segment));
-        let (mut waiting, mut let_go) = (VecDeque::new(), LetGo::default());
+        let (mut waiting, mut ended) = (VecDeque::new(), Ok(()));
         let mut parts = due.chunks(LET_GO_TOGETHER);
         while goes_on() {
-            while waiting.len() < PARTS_LET_GO
+            // Behind an error no more is begun; what was begun is waited for.
+            while ended.is_ok()
+                && waiting.len() < PARTS_LET_GO
                 && let Some(part) = parts.next()
             {
                 let uids = part.iter().map(|record| record.uid).collect();
-                let begun = self.begin_orphan(|answer| OrphanAsked::LetGo { uids, now_ms, answer })?;
-                let (tell, told) = mpsc::channel();
-                begun.on_ready(move |answer| drop(tell.send(answer)));
-                waiting.push_back(told);
+                match self.begin_orphan(|answer| OrphanAsked::LetGo { uids, now_ms, answer }) {
+                    Ok(begun) => {
+                        let (tell, told) = mpsc::channel();
+                        begun.on_ready(move |answer| drop(tell.send(answer)));
+                        waiting.push_back(told);
+                    }
+                    Err(error) => ended = Err(error),
+                }
             }
             let Some(first) = waiting.front() else { break };
-            match first.recv_timeout(GOES_ON_LOOK) {
+            let answer = match first.recv_timeout(GOES_ON_LOOK) {
                 Err(mpsc::RecvTimeoutError::Timeout) => continue,
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(VerbError::Closed.into()),
-                Ok(answer) => {
-                    let LetGo { gone, kept } = answer?;
+                Err(mpsc::RecvTimeoutError::Disconnected) => Err(VerbError::Closed.into()),
+                Ok(answer) => answer,
+            };
+            waiting.pop_front();
+            match answer {
+                Ok(LetGo { gone, kept }) => {
                     let_go.gone.extend(gone);
                     let_go.kept.extend(kept);
                 }
+                Err(error) => ended = ended.and(Err(error)),
             }
-            waiting.pop_front();
         }
-        Ok(let_go)
+        ended
     }
 
     /// Asks the host how these segments stand with it. `None` without a host.

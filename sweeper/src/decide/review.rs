@@ -24,6 +24,13 @@ pub struct Sighting {
     ctime_ms: u64,
 }
 
+impl Sighting {
+    /// Whether this is what was sighted, unchanged.
+    fn is_of(&self, candidate: &Candidate) -> bool {
+        self.evidence == candidate.evidence && self.ctime_ms == candidate.ctime_ms
+    }
+}
+
 /// The sightings that one pass hands to the next. In memory only: a restart starts again, and a skipped pass leaves them alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sightings(BTreeMap<DirectoryName, Sighting>);
@@ -49,18 +56,16 @@ impl Sightings {
 
     /// The sighting of a candidate in this pass: one more, or the first again if it changed since.
     fn next(&self, candidate: &Candidate) -> Sighting {
-        let former = self.get(&candidate.name);
-        let same = former
-            .filter(|sighting| sighting.evidence == candidate.evidence && sighting.ctime_ms == candidate.ctime_ms);
+        let same = self.get(&candidate.name).filter(|sighting| sighting.is_of(candidate));
         let passes = same.map_or(1, |sighting| sighting.passes.saturating_add(1));
         let confirmed = same.is_some_and(|sighting| sighting.confirmed);
         Sighting { passes, confirmed, evidence: candidate.evidence.clone(), ctime_ms: candidate.ctime_ms }
     }
 
-    /// An operator has looked at these and says that they are orphans. That holds for as long as they are what was sighted.
-    pub fn confirm<'a>(&mut self, names: impl IntoIterator<Item = &'a DirectoryName>) {
-        for name in names {
-            if let Some(sighting) = self.0.get_mut(name) {
+    /// An operator has looked at these and says that they are orphans. That holds for what was sighted as he saw it, and for as long as it stays so.
+    pub fn confirm<'a>(&mut self, seen: impl IntoIterator<Item = &'a Candidate>) {
+        for candidate in seen {
+            if let Some(sighting) = self.0.get_mut(&candidate.name).filter(|sighting| sighting.is_of(candidate)) {
                 sighting.confirmed = true;
             }
         }

@@ -57,7 +57,7 @@ impl Place {
     }
 
     /// A directory that was a segment's of this store: given up, and then back again, as after a repair that came too late.
-    fn orphan(&self, name: &str) -> String {
+    pub(super) fn orphan(&self, name: &str) -> String {
         let store = self.store();
         append(&log(store, name), 7);
         let (directory, aside) = (format!("{name}-r0-s0"), self.root.path().join("aside"));
@@ -494,6 +494,26 @@ fn many_at_once_pull_the_brake_and_nothing_goes_until_an_operator_has_looked() {
     assert_eq!(place.trash().len(), 12);
 }
 
+/// Who has read an old report confirms nothing that has changed before a later one.
+#[test]
+fn what_changed_between_the_report_that_was_read_and_the_last_one_is_not_confirmed() {
+    let mut place = Place::new();
+    let make = |place: &Place, numbers: std::ops::Range<u32>| {
+        numbers.for_each(|number| fs::create_dir(place.path(&format!("t-r0-s{number}"))).expect("made"));
+    };
+    make(&place, 0..12);
+    place.pass();
+    let read = place.pass();
+    assert_eq!(read.braked().count(), 12, "{read}");
+    fs::set_permissions(place.path("t-r0-s3"), fs::Permissions::from_mode(0o755)).expect("changed since");
+    make(&place, 100..112);
+    (0..3).for_each(|_| assert!(place.pass().brake.is_some()));
+    place.sweep.confirmed().add(read.braked());
+    let report = place.pass();
+    assert_eq!(given_up(&report).len(), 11, "{report}");
+    assert!(place.path("t-r0-s3").exists());
+}
+
 /// A confirmation is of what an operator saw, and of nothing that came since.
 #[test]
 fn what_an_operator_confirms_goes_and_what_came_since_or_changed_pulls_the_brake_again() {
@@ -505,7 +525,7 @@ fn what_an_operator_confirms_goes_and_what_came_since_or_changed_pulls_the_brake
     place.pass();
     let braked = place.pass();
     assert_eq!(braked.braked().count(), 12, "{braked}");
-    place.sweep.confirmed().add(braked.braked().cloned());
+    place.sweep.confirmed().add(braked.braked());
     fs::set_permissions(place.path("t-r0-s100"), fs::Permissions::from_mode(0o755)).expect("changed since");
     make(&place, 200..212);
     let report = place.pass();
