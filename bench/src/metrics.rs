@@ -35,6 +35,8 @@ pub enum Metric {
     Unserved,
     /// Bytes of removed files per second, from the deletion until they were gone.
     RemovedMibPerSecond,
+    /// Bytes of sealed segments that were read again, per second.
+    ScrubbedMibPerSecond,
     /// From the moment when many segments are due until none is.
     Backlog,
     /// Passes of the sweeper for that.
@@ -76,7 +78,7 @@ pub enum Summary {
 
 impl Metric {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Metric; 28] = [
+    pub const ALL: [Metric; 29] = [
         Metric::P50,
         Metric::P99,
         Metric::P999,
@@ -91,6 +93,7 @@ impl Metric {
         Metric::Offered,
         Metric::Unserved,
         Metric::RemovedMibPerSecond,
+        Metric::ScrubbedMibPerSecond,
         Metric::Backlog,
         Metric::Passes,
         Metric::SegmentsPerSecond,
@@ -124,6 +127,7 @@ impl Metric {
             Metric::Offered => "offered_per_second",
             Metric::Unserved => "unserved_percent",
             Metric::RemovedMibPerSecond => "removed_mib_per_second",
+            Metric::ScrubbedMibPerSecond => "scrubbed_mib_per_second",
             Metric::Backlog => "backlog_ms",
             Metric::Passes => "passes",
             Metric::SegmentsPerSecond => "segments_per_second",

@@ -2,6 +2,7 @@
 
 mod expiry;
 mod orphans;
+mod scrub;
 mod victim;
 
 use crate::error::{BenchError, store};
@@ -191,6 +192,11 @@ impl Subject {
     pub fn close(self) -> Result<(), BenchError> {
         drop(self.lanes);
         self.store.close().map_err(store("closing it"))
+    }
+
+    /// The size of its segments, in bytes.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
     }
 
     /// Its first log.

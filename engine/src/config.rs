@@ -154,6 +154,8 @@ pub struct Config {
     pub removal_budget: Duration,
     /// Bytes a second that are freed even when that takes commits over the budget. Default 32 MiB.
     pub removal_bytes_per_second_min: u64,
+    /// Bytes a second of sealed segments that are read again at most, when a sweeper or [`crate::Log::scrub`] asks for it, from 64 KiB to 1 TiB. Default 8 MiB.
+    pub scrub_bytes_per_second: u64,
     /// Most bytes of files that a pin holds back from being removed. Default 16 GiB.
     pub pin_bytes_max: u64,
     /// How long a log rests before the manifest knows it as clean: opening the store then looks at none of its files, and the first
@@ -322,6 +324,7 @@ impl Config {
             removal_workers: 1,
             removal_budget: Duration::from_millis(1),
             removal_bytes_per_second_min: 32 << 20,
+            scrub_bytes_per_second: 8 << 20,
             pin_bytes_max: 16 << 30,
             idle_clean_after: Duration::from_secs(60),
             lock_wait: Duration::from_secs(30),
@@ -380,6 +383,7 @@ impl Config {
         in_range("removal_workers", u64::from(self.removal_workers), 1, 8)?;
         in_range("removal_budget (us)", self.removal_budget.as_micros() as u64, 50, 1_000_000)?;
         in_range("removal_bytes_per_second_min", self.removal_bytes_per_second_min, 1 << 20, 1 << 40)?;
+        in_range("scrub_bytes_per_second", self.scrub_bytes_per_second, 64 << 10, 1 << 40)?;
         if let Some(age) = self.segment_max_age {
             in_range(
                 "segment_max_age (ms)",

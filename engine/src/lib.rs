@@ -31,6 +31,7 @@ pub use config::{Config, DirectIo, LogOptions, Preallocate, Removal, SmallCommit
 pub use error::{
     AppendError, CloseError, Latch, LogError, OpenError, OrphanError, Overloaded, PolicyError, ReadError, VerbError,
 };
+pub use format::manifest::{ScrubAt, ScrubCursor};
 pub use host::{
     BindingsUnavailable, ForgetFailed, Forgotten, Host, HostBindings, HostForgotten, HostStandings, LookupFailed,
     Refusal, SharedHost, Standing,
@@ -43,6 +44,7 @@ pub use policy::{Bound, Fields, Gate, Policies, Policy, PolicyName, TopicPolicy}
 pub use removal::evidence::{Evidence, FileHeader};
 pub use removal::exchange::Removed;
 pub use removal::pressure::{Marks, Pressure, Stage};
+pub use removal::scrubber::ScrubCounters;
 pub use segment::time::Time;
 pub use shard::OpenReport;
 pub use shard::clock::{
@@ -51,7 +53,7 @@ pub use shard::clock::{
 pub use shard::command::ReadAnswer;
 pub use shard::orphan::{GivenUp, LetGo, Sighted};
 pub use shard::policies::{Changed, PolicyChange};
-pub use shard::verb::{LogInfo, Restamped, Rot, Sealed, SegmentInfo, SegmentState, Truncated, Verified};
+pub use shard::verb::{LogInfo, Restamped, Rot, Scrubbed, Sealed, SegmentInfo, SegmentState, Truncated, Verified};
 pub use store::{
     Appending, Asked, Counters, Follower, Inventory, ListedSegments, Log, Pin, PolicyDesk, ReadOptions, Reading,
     RootEntry, Seeking, Store, WaitingOrphan,

@@ -23,6 +23,7 @@ pub mod reply;
 pub mod report;
 mod resting;
 pub mod schedule;
+pub mod scrub;
 pub mod stopping;
 mod supervisor;
 pub mod worker;

@@ -77,6 +77,25 @@ pub struct OrphanCounts {
     pub left: BTreeMap<&'static str, usize>,
 }
 
+/// What passes of scrubbing count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubCounts {
+    /// Segments that were read to their end.
+    pub segments: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Stretches that did not verify, each time.
+    pub damaged: u64,
+    /// Indexes that were built again.
+    pub rebuilt: u64,
+    /// Segments that could not be read, or whose index could not be built, each time.
+    pub failed: u64,
+    /// Rounds that have ended.
+    pub rounds: u64,
+    /// When the next round is due, wall ms. No sum: what it is now.
+    pub next_round_ms: u64,
+}
+
 impl RetentionCounts {
     /// Adds what a pass did. A dry run did nothing.
     pub fn note(&mut self, report: &Report) {

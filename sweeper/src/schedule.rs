@@ -8,6 +8,7 @@ use crate::explain::Asked;
 use crate::orphans::{OrphanLimits, OrphanSweep};
 use crate::pass::{Limits, Skip, Sweep};
 use crate::pins::PinBoard;
+use crate::scrub::{RoundAsked, ScrubLimits, ScrubSweep};
 use crate::supervisor::Supervisor;
 use crate::worker::{Every, Tended, Worker};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub struct Schedule {
     pub retention: Every<Limits>,
     /// Orphan directories. Default every 300 s, and only to report. In the mode `off` there is no such worker.
     pub orphans: Every<OrphanLimits>,
+    /// Scrubbing: looked for every hour whether a round is due. `None` is off.
+    pub scrub: Option<Every<ScrubLimits>>,
 }
 
 impl Default for Schedule {
@@ -29,6 +32,7 @@ impl Default for Schedule {
         Schedule {
             retention: Every { interval: Duration::from_secs(60), limits: Limits::default() },
             orphans: Every { interval: Duration::from_secs(300), limits: OrphanLimits::default() },
+            scrub: Some(Every { interval: Duration::from_secs(3_600), limits: ScrubLimits::default() }),
         }
     }
 }
@@ -44,6 +48,8 @@ pub struct Sweeper {
     retention: Worker<Sweep>,
     orphans: Option<Worker<OrphanSweep>>,
     confirmed: Confirmed,
+    scrub: Option<Worker<ScrubSweep>>,
+    round_asked: RoundAsked,
     /// Stops the workers when it is dropped.
     _supervisor: Supervisor,
 }
@@ -71,7 +77,11 @@ impl Sweeper {
         let confirmed = orphan_sweep.confirmed().clone();
         let orphans = (schedule.orphans.limits.review.mode != Mode::Off)
             .then(|| Worker::new(store.clone(), orphan_sweep, schedule.orphans, bell.clone()));
+        let scrub_sweep = ScrubSweep::default();
+        let round_asked = scrub_sweep.asked().clone();
+        let scrub = schedule.scrub.map(|every| Worker::new(store.clone(), scrub_sweep, every, bell.clone()));
         let mut workers: Vec<Box<dyn Tended>> = vec![Box::new(retention.clone())];
+        workers.extend(scrub.iter().map(|worker| Box::new(worker.clone()) as Box<dyn Tended>));
         workers.extend(orphans.iter().map(|worker| Box::new(worker.clone()) as Box<dyn Tended>));
         let (watched, nudged) = (store.clone(), retention.clone());
         let look = move || {
@@ -82,7 +92,18 @@ impl Sweeper {
             }
         };
         let supervisor = Supervisor::start(workers, bell, look)?;
-        Ok(Sweeper { store, schedule, clock, pins, retention, orphans, confirmed, _supervisor: supervisor })
+        Ok(Sweeper {
+            store,
+            schedule,
+            clock,
+            pins,
+            retention,
+            orphans,
+            confirmed,
+            scrub,
+            round_asked,
+            _supervisor: supervisor,
+        })
     }
 
     /// The worker that makes retention passes. A change of a policy, or a disk that gets shorter of room, nudges it within about a second; a host that keeps the bindings
@@ -98,16 +119,31 @@ impl Sweeper {
         self.orphans.as_ref()
     }
 
+    /// The worker that reads sealed segments again; none where that is off.
+    #[must_use]
+    pub fn scrub(&self) -> Option<&Worker<ScrubSweep>> {
+        self.scrub.as_ref()
+    }
+
+    /// Has a round of scrubbing begin now, unless one is under way.
+    pub fn begin_scrub(&self) {
+        self.round_asked.ask();
+        self.scrub.iter().for_each(Worker::nudge);
+    }
+
     /// Has every worker make a pass at once.
     pub fn nudge(&self) {
         self.retention.nudge();
         self.orphans.iter().for_each(Worker::nudge);
+        self.scrub.iter().for_each(Worker::nudge);
     }
 
     /// Whether every worker is well.
     #[must_use]
     pub fn is_well(&self) -> bool {
-        self.retention.health().is_well() && self.orphans.iter().all(|worker| worker.health().is_well())
+        let others = self.orphans.iter().all(|worker| worker.health().is_well())
+            && self.scrub.iter().all(|worker| worker.health().is_well());
+        self.retention.health().is_well() && others
     }
 
     /// An operator says that the wall clock is right: what was held because it jumped goes on, in the engine's timers too.

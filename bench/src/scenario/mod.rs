@@ -18,6 +18,7 @@ mod read_cold;
 mod read_tail;
 mod recovery;
 mod round_trip;
+mod scrub_under_load;
 mod shards;
 mod steady_state;
 mod sweep_under_load;
@@ -78,6 +79,8 @@ pub enum Scenario {
     Orphans,
     /// Segments that no pool has files for.
     Fallback,
+    /// Appends while sealed segments are read again.
+    ScrubUnderLoad,
 }
 
 /// How large.
@@ -143,7 +146,7 @@ pub struct Context<'a> {
 
 impl Scenario {
     /// All of them, in the order in which they run.
-    pub const ALL: [Scenario; 16] = [
+    pub const ALL: [Scenario; 17] = [
         Scenario::AppendLatency,
         Scenario::AppendThroughput,
         Scenario::OpenLoop,
@@ -160,6 +163,7 @@ impl Scenario {
         Scenario::SteadyState,
         Scenario::Orphans,
         Scenario::Fallback,
+        Scenario::ScrubUnderLoad,
     ];
 
     /// Whether a run without arguments has it.
@@ -175,6 +179,7 @@ impl Scenario {
                 | Scenario::SteadyState
                 | Scenario::Orphans
                 | Scenario::Fallback
+                | Scenario::ScrubUnderLoad
         )
     }
 
@@ -197,6 +202,7 @@ impl Scenario {
             Scenario::SteadyState => "steady-state",
             Scenario::Orphans => "orphans",
             Scenario::Fallback => "fallback",
+            Scenario::ScrubUnderLoad => "scrub-under-load",
         }
     }
 
@@ -219,6 +225,7 @@ impl Scenario {
             Scenario::SteadyState => steady_state::ABOUT,
             Scenario::Orphans => orphans::ABOUT,
             Scenario::Fallback => fallback::ABOUT,
+            Scenario::ScrubUnderLoad => scrub_under_load::ABOUT,
         }
     }
 
@@ -243,6 +250,7 @@ impl Scenario {
             Scenario::SteadyState => steady_state::CASES.iter().map(|case| case.name).collect(),
             Scenario::Orphans => vec![orphans::CASE, orphans::CASE_UNDER_LOAD],
             Scenario::Fallback => fallback::CASES.iter().map(|case| case.name).collect(),
+            Scenario::ScrubUnderLoad => vec![scrub_under_load::CASE],
         }
     }
 
@@ -276,6 +284,7 @@ impl Scenario {
             Scenario::SteadyState => steady_state::run(context),
             Scenario::Orphans => orphans::run(context),
             Scenario::Fallback => fallback::run(context),
+            Scenario::ScrubUnderLoad => scrub_under_load::run(context),
         }
     }
 }

@@ -212,6 +212,28 @@ pub enum Edit {
         /// When it counts as sealed from now on, wall ms.
         sealed_at_ms: u64,
     },
+    /// How far a round of scrubbing has come.
+    Scrubbed(ScrubCursor),
+}
+
+/// How far a round of scrubbing has come: segments are read in the order of their ids.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScrubCursor {
+    /// When the round began, wall ms.
+    pub begun_ms: u64,
+    /// What was read in it.
+    pub at: ScrubAt,
+}
+
+/// What was read in a round of scrubbing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScrubAt {
+    /// Nothing yet.
+    Start,
+    /// Everything up to this segment.
+    Behind(SegmentId),
+    /// Everything.
+    End,
 }
 
 impl Edit {

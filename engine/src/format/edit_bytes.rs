@@ -1,14 +1,14 @@
 //! The bytes of edits: kind, length, then the fields in the order of FORMAT.md.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-use super::edit::{Edit, EditError, ReleaseReason};
+use super::edit::{Edit, EditError, ReleaseReason, ScrubAt, ScrubCursor};
 use super::field::{Reader, Writer, log_of, segment_of};
 use super::policy_edit::PolicyEdit;
 use crate::id::{Epoch, Generation, Life, LogId, Offset, SegmentId, Uid};
 use strandline_disk::Position;
 
 /// The bytes of an edit in front of its fields: kind and length.
-pub(super) const EDIT_HEADER_BYTES: usize = 5;
+pub const EDIT_HEADER_BYTES: usize = 5;
 
 /// The bytes that say what a file is: uid, generation, size, look-ahead and whether it was written whole.
 const FILE_BYTES: usize = 16 + 4 + 8 + 8 + 1;
@@ -36,6 +36,7 @@ impl Edit {
             Edit::Policy(edit) => edit.kind(),
             Edit::ClockSure { .. } => 24,
             Edit::SealRestamped { .. } => 25,
+            Edit::Scrubbed(_) => 26,
         }
     }
 
@@ -61,6 +62,8 @@ impl Edit {
             Edit::LogFenced { log: of, .. } => log(of) + 1 + 8,
             Edit::Clean { segment: of, .. } => segment(of) + 8 + 8 + 8,
             Edit::SeqUsed { segment: of } => segment(of),
+            Edit::Scrubbed(ScrubCursor { at: ScrubAt::Behind(of), .. }) => 8 + 1 + segment(of),
+            Edit::Scrubbed(_) => 8 + 1,
             Edit::Policy(edit) => edit.fields_bytes(),
         };
         EDIT_HEADER_BYTES + fields
@@ -115,6 +118,7 @@ impl Edit {
                 writer.u64(until.unwrap_or_default().0);
             }
             Edit::SeqUsed { segment } => write_segment(writer, segment),
+            Edit::Scrubbed(cursor) => write_cursor(writer, cursor),
             Edit::Policy(edit) => edit.write_fields(writer),
             Edit::Clean { segment, end, end_position, last_store_time_ms } => {
                 write_segment(writer, segment);
@@ -156,6 +160,29 @@ impl Edit {
         let edit = read_fields(kind, &mut fields)?;
         if fields.rest().is_empty() { Ok(edit) } else { Err(EditError::Long) }
     }
+}
+
+fn write_cursor(writer: &mut Writer<'_>, ScrubCursor { begun_ms, at }: &ScrubCursor) {
+    writer.u64(*begun_ms);
+    match at {
+        ScrubAt::Start => writer.u8(0),
+        ScrubAt::End => writer.u8(1),
+        ScrubAt::Behind(segment) => {
+            writer.u8(2);
+            write_segment(writer, segment);
+        }
+    }
+}
+
+fn read_cursor(fields: &mut Reader<'_>) -> Result<ScrubCursor, EditError> {
+    let begun_ms = read_u64(fields)?;
+    let at = match fields.u8().ok_or(EditError::Short)? {
+        0 => ScrubAt::Start,
+        1 => ScrubAt::End,
+        2 => ScrubAt::Behind(read_segment(fields)?),
+        _ => return Err(EditError::Field("at")),
+    };
+    Ok(ScrubCursor { begun_ms, at })
 }
 
 fn read_fields(kind: u8, fields: &mut Reader<'_>) -> Result<Edit, EditError> {
@@ -208,6 +235,7 @@ fn read_fields(kind: u8, fields: &mut Reader<'_>) -> Result<Edit, EditError> {
         17 => Edit::SeqUsed { segment: read_segment(fields)? },
         18..=23 => Edit::Policy(PolicyEdit::read_fields(kind, fields)?),
         24 => Edit::ClockSure { wall_ms: read_u64(fields)? },
+        26 => Edit::Scrubbed(read_cursor(fields)?),
         25 => Edit::SealRestamped { segment: read_segment(fields)?, sealed_at_ms: read_u64(fields)? },
         unknown => return Err(EditError::Kind(unknown)),
     };
@@ -424,8 +452,18 @@ pub(super) mod tests {
             (Edit::Dirty { log }, edit(16, &[&log_bytes])),
             (Edit::SeqUsed { segment: segment.clone() }, edit(17, &[&segment_bytes])),
             (Edit::ClockSure { wall_ms: number(1) }, edit(24, &[&[1; 8]])),
+            (Edit::Scrubbed(scrubbed(number(1), ScrubAt::Start)), edit(26, &[&[1; 8], &[0]])),
+            (Edit::Scrubbed(scrubbed(number(1), ScrubAt::End)), edit(26, &[&[1; 8], &[1]])),
+            (
+                Edit::Scrubbed(scrubbed(number(1), ScrubAt::Behind(segment.clone()))),
+                edit(26, &[&[1; 8], &[2], &segment_bytes]),
+            ),
             (Edit::SealRestamped { segment, sealed_at_ms: number(1) }, edit(25, &[&segment_bytes, &[1; 8]])),
         ]
+    }
+
+    fn scrubbed(begun_ms: u64, at: ScrubAt) -> ScrubCursor {
+        ScrubCursor { begun_ms, at }
     }
 
     /// A replacement whose numbers are drawn in the order of the table.
@@ -504,7 +542,7 @@ pub(super) mod tests {
         let reason =
             prop::sample::select(vec![ReleaseReason::Expired, ReleaseReason::Superseded, ReleaseReason::Orphan]);
         let numbers = (any::number(), any::number(), any::number(), any::number(), any::number());
-        let of_logs = (1..=19_u8, any::segment_id(), any::uid(), any::<u32>().prop_map(Generation), reason, numbers);
+        let of_logs = (1..=20_u8, any::segment_id(), any::uid(), any::<u32>().prop_map(Generation), reason, numbers);
         let of_logs =
             of_logs.prop_map(|(kind, segment, uid, generation, reason, (first, second, third, fourth, fifth))| {
                 match kind {
@@ -547,6 +585,14 @@ pub(super) mod tests {
                     16 => Edit::Dirty { log: segment.log },
                     17 => Edit::SeqUsed { segment },
                     18 => Edit::ClockSure { wall_ms: first },
+                    20 => Edit::Scrubbed(scrubbed(
+                        first,
+                        match second % 3 {
+                            0 => ScrubAt::Start,
+                            1 => ScrubAt::End,
+                            _ => ScrubAt::Behind(segment),
+                        },
+                    )),
                     _ => Edit::SealRestamped { segment, sealed_at_ms: first },
                 }
             });
@@ -561,7 +607,7 @@ pub(super) mod tests {
 
         #[test]
         fn any_bytes_are_refused_or_read_back(
-            kind in 0..27_u8,
+            kind in 0..28_u8,
             topic in prop::collection::vec(any::<u8>(), 0..6),
             tail in prop::collection::vec(any::<u8>(), 0..110),
             length in prop::option::of(0..140_u32),

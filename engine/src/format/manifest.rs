@@ -5,12 +5,12 @@
 
 use super::block::{self, BLOCK_BYTES, BlockError, Magic, nothing_left};
 use super::checksum::Checksum;
-use super::edit_bytes::EDIT_HEADER_BYTES;
 use super::field::{Reader, Writer};
 use crate::id::StoreId;
 use strandline_disk::Position;
 
-pub use super::edit::{Edit, EditError, ReleaseReason};
+pub use super::edit::{Edit, EditError, ReleaseReason, ScrubAt, ScrubCursor};
+pub use super::edit_bytes::EDIT_HEADER_BYTES;
 pub use super::policy_edit::PolicyEdit;
 
 /// The most bytes of edits in one frame.

@@ -1,7 +1,7 @@
 //! Random histories of the manifest, for tests: groups of edits of which many contradict what was said before.
 
 use super::state::State;
-use crate::format::manifest::{Edit, PolicyEdit, ReleaseReason};
+use crate::format::manifest::{Edit, PolicyEdit, ReleaseReason, ScrubAt, ScrubCursor};
 use crate::id::{Epoch, Generation, Life, LogId, Offset, RangeNumber, SegmentId, Seq, Topic, Uid};
 use crate::policy::{Bound, Levels, Policy, PolicyName};
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ fn policy_edit() -> impl Strategy<Value = PolicyEdit> {
 }
 
 fn group_of_a_log() -> impl Strategy<Value = Vec<Edit>> {
-    (0..27_u8, segment(), 1..5_u128, 0..4_u32, 0..5_u64, 0..5_u64, any::<bool>()).prop_map(
+    (0..28_u8, segment(), 1..5_u128, 0..4_u32, 0..5_u64, 0..5_u64, any::<bool>()).prop_map(
         |(kind, segment, uid, generation, first, second, flag)| {
             let log = segment.log.clone();
             let (uid, generation) = (uid_of(&segment, uid), Generation(generation));
@@ -91,6 +91,10 @@ fn group_of_a_log() -> impl Strategy<Value = Vec<Edit>> {
                 }
                 15 => Edit::Shrunk { segment, size: first },
                 24 => Edit::ClockSure { wall_ms: first },
+                27 => Edit::Scrubbed(ScrubCursor {
+                    begun_ms: first,
+                    at: if flag { ScrubAt::Behind(segment) } else { ScrubAt::End },
+                }),
                 25 | 26 => Edit::SealRestamped { segment, sealed_at_ms: first },
                 16 => Edit::LogDeleted { log },
                 17 => Edit::LogFenced { log, until: flag.then_some(Offset(first)) },

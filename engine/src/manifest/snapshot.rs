@@ -5,8 +5,11 @@
 //! also when the manifest is full.
 
 use super::state::{Clean, Closing, LogRecord, ReleasedRecord, SegmentRecord, Stage, State};
-use crate::format::manifest::{Edit, ReleaseReason};
-use crate::id::{Cut, Generation, LogId, Offset, SegmentId, Seq, Uid};
+use crate::format::manifest::{EDIT_HEADER_BYTES, Edit, ReleaseReason};
+use crate::id::{Cut, Generation, LogId, Offset, SegmentId, Seq, TOPIC_BYTES_MAX_READABLE, Uid};
+
+/// The longest edit of a cursor of scrubbing: one that names a segment of the longest topic.
+const SCRUBBED_BYTES_MAX: usize = EDIT_HEADER_BYTES + 8 + 1 + 4 + 2 + TOPIC_BYTES_MAX_READABLE + 4;
 
 impl State {
     /// The bytes of edits that this state may come to need without growing.
@@ -15,7 +18,12 @@ impl State {
         let logs: usize = self.logs.iter().map(|(id, log)| log.reserved_bytes(id)).sum();
         let released: usize = self.released.values().map(|released| released_bytes(&released.segment)).sum();
         let clock = Edit::ClockSure { wall_ms: 0 }.encoded_bytes();
-        Edit::Opened { life: self.life }.encoded_bytes() + clock + logs + released + self.policies_bytes()
+        Edit::Opened { life: self.life }.encoded_bytes()
+            + clock
+            + SCRUBBED_BYTES_MAX
+            + logs
+            + released
+            + self.policies_bytes()
     }
 
     /// How many more bytes this state would reserve with this edit; 0 for one whose room was taken before.
@@ -41,6 +49,7 @@ impl State {
     pub fn snapshot(&self) -> Vec<Edit> {
         let mut edits = vec![Edit::Opened { life: self.life }];
         edits.extend(self.clock_sure_ms.map(|wall_ms| Edit::ClockSure { wall_ms }));
+        edits.extend(self.scrub.clone().map(Edit::Scrubbed));
         for (id, log) in &self.logs {
             log.snapshot(id, &mut edits);
         }

@@ -1,6 +1,6 @@
 //! What the manifest says: plain data, built from edits. No I/O. The edits that build it again are made by `snapshot.rs`.
 
-use crate::format::manifest::{Edit, ReleaseReason};
+use crate::format::manifest::{Edit, ReleaseReason, ScrubCursor};
 use crate::id::{Cut, Epoch, Generation, Life, LogId, Offset, SegmentId, Seq, Uid};
 use crate::policy::Policies;
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub struct State {
     pub policies: Arc<Policies>,
     /// The last time at which the wall clock was believed, wall ms; none where nobody ever said so.
     pub clock_sure_ms: Option<u64>,
+    /// How far the last round of scrubbing has come.
+    pub scrub: Option<ScrubCursor>,
 }
 
 /// What the manifest says of a log.
@@ -204,6 +206,7 @@ impl State {
             }
             Edit::Policy(edit) => self.apply_policy(edit)?,
             Edit::ClockSure { wall_ms } => self.clock_sure_ms = Some(*wall_ms),
+            Edit::Scrubbed(cursor) => self.scrub = Some(cursor.clone()),
             Edit::SealRestamped { segment, sealed_at_ms } => self.restamp(segment, *sealed_at_ms)?,
         }
         Ok(())

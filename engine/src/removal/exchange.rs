@@ -1,9 +1,10 @@
 //! Exchange: what the shards of a store share with the one that removes files.
 
 use super::gauge::Gauge;
-use super::going::Going;
+use super::going::{Going, Outgoing};
 use super::inbox::Inbox;
 use super::latencies::Latencies;
+use super::scrubber::{ScrubAsked, ScrubbedSoFar};
 use super::spares::Spares;
 use crate::id::SegmentId;
 use std::fmt;
@@ -14,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub struct Exchange {
     /// Files to remove.
-    pub inbox: Inbox,
+    pub inbox: Inbox<Outgoing>,
+    /// Segments to read again.
+    pub scrubs: Inbox<ScrubAsked>,
     /// Files on their way out.
     pub going: Arc<Going>,
     /// Files for new segments.
@@ -25,6 +28,8 @@ pub struct Exchange {
     pub gauge: Gauge,
     /// What was done.
     pub done: Done,
+    /// What was read again.
+    pub scrubbed: ScrubbedSoFar,
 }
 
 impl Exchange {
@@ -32,6 +37,12 @@ impl Exchange {
     #[must_use]
     pub fn new(spares: Spares) -> Exchange {
         Exchange { spares, ..Exchange::default() }
+    }
+
+    /// Nothing is taken in any more.
+    pub fn close(&self) {
+        self.inbox.close();
+        self.scrubs.close();
     }
 
     /// A segment would have taken a spare file of this size. One is made for the next, if that goes on.

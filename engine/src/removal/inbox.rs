@@ -1,24 +1,30 @@
-//! Inbox: the way from the shards, which give files up, to the one that removes them.
+//! Inbox: the way from the shards to the one that removes files: what they give up, and what they want read again.
 
-use super::going::Outgoing;
 use crossbeam_queue::SegQueue;
 use futures_util::task::AtomicWaker;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Poll};
 
-/// What was given up and nobody has begun to remove. Lock-free; any thread puts in, one takes out.
-#[derive(Debug, Default)]
-pub struct Inbox {
-    queue: SegQueue<Outgoing>,
+/// What was handed over and nobody has begun with. Lock-free; any thread puts in, one takes out.
+#[derive(Debug)]
+pub struct Inbox<T> {
+    queue: SegQueue<T>,
     taker: AtomicWaker,
     closed: AtomicBool,
     nudged: AtomicBool,
 }
 
-impl Inbox {
-    /// Puts files in. After the inbox was closed they are dropped: the manifest knows them, and the next open removes them.
-    pub fn put(&self, files: impl IntoIterator<Item = Outgoing>) {
-        files.into_iter().for_each(|file| self.queue.push(file));
+impl<T> Default for Inbox<T> {
+    fn default() -> Inbox<T> {
+        let (queue, taker) = (SegQueue::default(), AtomicWaker::default());
+        Inbox { queue, taker, closed: AtomicBool::default(), nudged: AtomicBool::default() }
+    }
+}
+
+impl<T> Inbox<T> {
+    /// Puts something in. After the inbox was closed it is dropped: of files the manifest knows, and the next open removes them.
+    pub fn put(&self, items: impl IntoIterator<Item = T>) {
+        items.into_iter().for_each(|item| self.queue.push(item));
         // Whoever closes it says so and then empties it; here it is filled and then looked at. One sees the other.
         fence(Ordering::SeqCst);
         if self.closed.load(Ordering::Acquire) {
@@ -51,13 +57,13 @@ impl Inbox {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// The next file, if there is one now.
+    /// The next one, if there is one now.
     #[must_use]
-    pub fn take(&self) -> Option<Outgoing> {
+    pub fn take(&self) -> Option<T> {
         self.queue.pop()
     }
 
-    /// Ready when there is a file, when there will be none any more, or once after a nudge.
+    /// Ready when there is something, when there will be none any more, or once after a nudge.
     pub fn poll_ready(&self, context: &mut Context<'_>) -> Poll<()> {
         self.taker.register(context.waker());
         // Looked at after the waker is in its place: what is put in later wakes it.

@@ -15,6 +15,7 @@ pub mod release;
 pub mod remover;
 mod reserve;
 pub mod reuse;
+pub mod scrubber;
 pub mod spares;
 pub mod syncs;
 pub mod trash;

@@ -11,6 +11,7 @@ use super::governor::{Allowed, Governor};
 use super::pressure::{self, MarksWanted, Stage};
 use super::recycle::{self, Recyclable};
 use super::release::{self, Blocks, Doomed, Found, Removing, Taken};
+use super::scrubber::{ScrubSettings, Scrubber};
 use super::spares::Spare;
 use super::trash::{self, Removed};
 use super::watch::{Room, Watch};
@@ -23,6 +24,7 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 use strandline_disk::{Directory, Disk, DiskError, transfer};
 
@@ -53,6 +55,8 @@ pub struct Settings {
     pub batch: usize,
     /// Files of each size that are made ahead where segments ask for more than come back.
     pub spares_min: usize,
+    /// Bytes a second that are read again.
+    pub scrub_bytes_per_second: u64,
     /// What the governor may do.
     pub allowed: Allowed,
     /// How much room the disk should have.
@@ -70,9 +74,15 @@ impl Settings {
             governed,
             batch: config.removal_batch,
             spares_min: if config.preallocate == Preallocate::Written { config.spare_files_min } else { 0 },
+            scrub_bytes_per_second: config.scrub_bytes_per_second,
             allowed: Allowed { budget_ns, rate_min },
             room,
         }
+    }
+
+    fn scrub(&self) -> ScrubSettings {
+        let Settings { governed, scrub_bytes_per_second: rate, allowed, .. } = *self;
+        ScrubSettings { governed, rate, budget_ns: allowed.budget_ns }
     }
 }
 
@@ -99,6 +109,7 @@ pub struct Remover<D: Disk> {
     /// Files that rest after an attempt that failed.
     later: Vec<(u64, Attempt)>,
     filler: Filler<D>,
+    scrubber: Scrubber<D>,
     /// Something is being removed.
     busy: bool,
     /// When the next step may come, and how much was cut off since the last sync.
@@ -126,6 +137,7 @@ impl<D: Disk> Remover<D> {
         let governor = Governor::new(settings.allowed);
         let watch = Watch::new(disk.clone(), store, exchange.clone(), settings.room);
         let filler = Filler::new(disk.clone(), store, exchange.clone(), settings.spares_min);
+        let scrubber = Scrubber::new(disk.clone(), exchange.clone(), settings.scrub());
         Remover {
             disk,
             edits,
@@ -142,6 +154,7 @@ impl<D: Disk> Remover<D> {
             emptied: Vec::new(),
             later: Vec::new(),
             filler,
+            scrubber,
             busy: false,
             next_ns: 0,
             unsynced: 0,
@@ -155,7 +168,7 @@ impl<D: Disk> Remover<D> {
     pub async fn run(mut self) -> Result<(), ManifestError> {
         let ended = self.work().await;
         // Nobody takes anything out any more: whoever waits for what is in it learns that.
-        self.exchange.inbox.close();
+        self.exchange.close();
         ended
     }
 
@@ -171,6 +184,7 @@ impl<D: Disk> Remover<D> {
                 self.free_some().await?;
             } else {
                 self.fill_some().await;
+                self.scrubber.work().await;
             }
             self.say();
         }
@@ -208,11 +222,15 @@ impl<D: Disk> Remover<D> {
             self.say();
         }
         let exchange = self.exchange.clone();
-        let ready = pin!(std::future::poll_fn(move |context| exchange.inbox.poll_ready(context)));
+        let ready = pin!(std::future::poll_fn(move |context| {
+            let scrubs = exchange.scrubs.poll_ready(context);
+            if exchange.inbox.poll_ready(context).is_ready() { Poll::Ready(()) } else { scrubs }
+        }));
         let due = self.later.iter().map(|(at_ns, _)| *at_ns).chain(self.watch.due_ns()).min();
         let retry = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));
         let look = self.filler.has_work().then_some(FILL_LOOK);
-        match retry.into_iter().chain(look).min() {
+        let scrub = self.scrubber.rests_for();
+        match retry.into_iter().chain(look).chain(scrub).min() {
             None => ready.await,
             Some(rest) => match select(ready, pin!(transfer::sleep(&self.disk, rest))).await {
                 Either::Left(_) | Either::Right(_) => {}

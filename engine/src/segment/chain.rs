@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use strandline_disk::{BLOCK, Position};
 
 /// The chain as far as it was followed.
+#[derive(Debug)]
 pub(super) struct Chain {
     /// No batch may reach past it.
     limit: Option<Offset>,

@@ -164,6 +164,18 @@ impl Closed {
         Ok(footer.map(|footer| Latest::of(&footer)))
     }
 
+    /// Whether footer and index verify, and are those of this segment.
+    ///
+    /// # Errors
+    /// What the disk answered.
+    pub(super) async fn check_index<D: Disk>(
+        &self,
+        disk: &D,
+        file: &File,
+    ) -> Result<Result<(), &'static str>, DiskError> {
+        Ok(self.read_index(disk, file).await?.map(drop))
+    }
+
     async fn read_footer<D: Disk>(
         &self,
         disk: &D,

@@ -6,6 +6,7 @@ pub mod closed;
 pub mod cut;
 pub mod mend;
 pub mod rewrite;
+pub mod scrub;
 pub mod seal;
 pub mod shrink;
 pub mod survey;

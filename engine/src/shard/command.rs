@@ -3,6 +3,7 @@
 use crate::batch::{Batch, ReadMemory};
 use crate::config::{CheckedConfig, LogOptions};
 use crate::error::{AppendError, CloseError, LogError, VerbError};
+use crate::format::manifest::ScrubCursor;
 use crate::id::{LogId, Offset};
 use crate::log::tail_cache::Home;
 use crate::log::{Level, Receipt, Shared};
@@ -135,6 +136,15 @@ pub enum Command {
     SureTime {
         /// The time, wall ms.
         wall_ms: u64,
+        /// Who waits for it.
+        answer: Answer<Verdict<()>>,
+        /// Its share of the limits.
+        admitted: Admitted,
+    },
+    /// Keep how far a round of scrubbing has come, durably. Asked of the shard that keeps the manifest.
+    ScrubCursor {
+        /// How far.
+        cursor: ScrubCursor,
         /// Who waits for it.
         answer: Answer<Verdict<()>>,
         /// Its share of the limits.

@@ -10,6 +10,7 @@ use crate::id::{SegmentId, Seq};
 use crate::log::shared::Bounds;
 use crate::pending::Answer;
 use crate::segment::closed::{Closed, open_file};
+use crate::segment::scrub::Target;
 use crate::segment::seal;
 use crate::segment::survey::{self, Expected};
 use strandline_disk::{Disk, Position};
@@ -136,6 +137,20 @@ impl<D: Disk> Shard<D> {
         });
     }
 
+    /// Which file a sealed segment has. Whoever reads it beside the log asks again in the end: nothing is wrong with what was removed or changed
+    /// meanwhile.
+    pub(super) fn target(&self, number: LogNumber, seq: Seq) -> Verdict<Target> {
+        let log = &self.logs[number.0];
+        let segment = SegmentId { log: log.id.clone(), seq };
+        match log.closed_at(seq) {
+            Some(closed) if closed.sealed => Ok(Target::from(closed)),
+            None if log.active.as_ref().is_none_or(|active| active.id != segment) => {
+                Err(VerbError::NoSuchSegment { segment })
+            }
+            _ => Err(VerbError::NotSealed { segment }),
+        }
+    }
+
     /// Builds the index of a sealed segment from its data, and writes index and footer again.
     pub(super) fn rebuild_index(&mut self, number: LogNumber, seq: Seq, answer: Answer<Verdict<()>>) {
         let log = &self.logs[number.0];
@@ -178,13 +193,7 @@ async fn verify_all<D: Disk>(
         let found = survey::survey(disk, &file, &expected).await?;
         verified.segments += 1;
         verified.batches += found.batches;
-        verified.rot.extend(found.damage.into_iter().map(|damage| Rot {
-            segment: segment.clone(),
-            position: damage.position,
-            from: damage.from,
-            to: damage.to,
-            reason: damage.reason,
-        }));
+        verified.rot.extend(found.damage.into_iter().map(|damage| Rot::of(&segment, damage)));
     }
     Ok(verified)
 }

@@ -96,7 +96,7 @@ impl<D: Disk> Shard<D> {
 
 /// Puts each file into the inbox when the reads of it that were started have ended. No new ones come: the log does not know these
 /// files any more. What is cut off a file, or written into its next life, must not be met by a read of this one.
-async fn leave_when_unread<D: Disk>(disk: &D, inbox: &Inbox, mut outgoing: Vec<(Outgoing, Option<File>)>) {
+async fn leave_when_unread<D: Disk>(disk: &D, inbox: &Inbox<Outgoing>, mut outgoing: Vec<(Outgoing, Option<File>)>) {
     loop {
         let is_unread = |(_, file): &mut (_, Option<File>)| file.as_ref().is_none_or(|file| file.holders() == 1);
         inbox.put(outgoing.extract_if(.., is_unread).map(|(unread, _)| unread));

@@ -28,6 +28,7 @@ mod rest;
 mod restamp;
 mod roll;
 pub mod rouse;
+pub mod scrub;
 mod seek;
 mod settle;
 #[expect(clippy::module_inception, reason = "the noun of this file is the shard")]

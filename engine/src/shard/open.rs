@@ -112,7 +112,8 @@ pub async fn open_manifest<D: Disk>(disk: &D, config: &CheckedConfig) -> Result<
     let trash = trash::find(disk, manifest.state(), degraded).await?;
     strays.extend(trash.foreign);
     let spares = Spares::new(config.spare_bytes_max, pooled.spares).with_half_removed(pooled.half_removed);
-    let siblings = Arc::new(Siblings::new(spares).with_trash(trash.held, degraded).with_clock(clock));
+    let siblings = Siblings::new(spares).with_trash(trash.held, degraded).with_clock(clock);
+    let siblings = Arc::new(siblings.with_scrub(manifest.state().scrub.clone()));
     see_how_much_room_there_is(disk, config, &siblings);
 
     // Durable before anything is written: two lives never write batches with the same number.

@@ -47,6 +47,7 @@ impl<D: Disk> Shard<D> {
                     drop(admitted);
                     self.receive_orphan(asked);
                 }
+                Command::ScrubCursor { cursor, answer, admitted } => self.keep_scrub_cursor(cursor, answer, admitted),
                 Command::SureTime { wall_ms, answer, admitted } => self.keep_sure_time(wall_ms, answer, admitted),
                 Command::Policy(asked) => self.receive_policy(asked),
                 Command::NoteRestamp(noted) => self.receive_note(noted),

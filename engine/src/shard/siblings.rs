@@ -2,6 +2,8 @@
 //! root directory, whose names any of them may give or take away.
 
 use super::clock::StoreClock;
+use super::scrub::ScrubRound;
+use crate::format::manifest::ScrubCursor;
 use crate::id::{SegmentId, Uid};
 use crate::removal::exchange::Exchange;
 use crate::removal::going::Outgoing;
@@ -29,6 +31,8 @@ pub struct Siblings {
     pub(super) degraded: bool,
     /// Whether the wall clock can be believed.
     pub clock: StoreClock,
+    /// How far scrubbing has come.
+    pub scrub: ScrubRound,
     logs: AtomicUsize,
 }
 
@@ -92,6 +96,12 @@ impl Siblings {
     #[must_use]
     pub fn with_clock(self, clock: StoreClock) -> Siblings {
         Siblings { clock, ..self }
+    }
+
+    /// With scrubbing as far as it had come.
+    #[must_use]
+    pub fn with_scrub(self, cursor: Option<ScrubCursor>) -> Siblings {
+        Siblings { scrub: ScrubRound::open(cursor), ..self }
     }
 
     /// Claims the directories of segments that the manifest may not know: one in which a segment is being made looks like a stray until

@@ -5,6 +5,8 @@ use crate::error::{Latch, VerbError};
 use crate::id::{Epoch, Generation, LogId, Offset, SegmentId, Seq, Uid};
 use crate::log::shared::Bounds;
 use crate::pending::Answer;
+use crate::segment::scrub::Target;
+use crate::segment::survey::Damage;
 use serde::Serialize;
 use strandline_disk::{DiskError, Position};
 
@@ -120,6 +122,25 @@ pub struct Rot {
     pub reason: String,
 }
 
+impl Rot {
+    pub(crate) fn of(segment: &SegmentId, Damage { position, from, to, reason }: Damage) -> Rot {
+        Rot { segment: segment.clone(), position, from, to, reason }
+    }
+}
+
+/// What was found in a sealed segment that was read again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Whole batches that verify.
+    pub batches: u64,
+    /// What does not verify, its header block among it.
+    pub rot: Vec<Rot>,
+    /// Why its index or its footer cannot be used, if so. Where nothing else is damaged, [`crate::Log::rebuild_index`] writes them again.
+    pub index: Option<&'static str>,
+}
+
 /// What verifying a log found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
@@ -219,6 +240,13 @@ pub enum Verb {
         /// Who waits for it.
         answer: Answer<Verdict<Verified>>,
     },
+    /// Tells which file a sealed segment has, so that it can be read again beside the log.
+    Target {
+        /// Which.
+        seq: Seq,
+        /// Who waits for it.
+        answer: Answer<Verdict<Target>>,
+    },
     /// Builds the index of a sealed segment again.
     RebuildIndex {
         /// Which.
@@ -243,6 +271,7 @@ impl Verb {
             Verb::Truncate { answer, .. } => answer.give(Err(error)),
             Verb::Stats { answer } => answer.give(Err(error)),
             Verb::Verify { answer, .. } => answer.give(Err(error)),
+            Verb::Target { answer, .. } => answer.give(Err(error)),
         }
     }
 
@@ -255,7 +284,7 @@ impl Verb {
     /// Whether it is done on a log that has failed too.
     #[must_use]
     pub fn suits_a_failed_log(&self) -> bool {
-        matches!(self, Verb::Delete { .. } | Verb::Stats { .. } | Verb::Verify { .. })
+        matches!(self, Verb::Delete { .. } | Verb::Stats { .. } | Verb::Verify { .. } | Verb::Target { .. })
     }
 
     /// Whether the log's head has to be awake for it.

@@ -118,6 +118,7 @@ impl<D: Disk> Shard<D> {
             Verb::RestampSeal { seq, answer } => self.restamp_seal(number, seq, answer),
             Verb::Delete { answer } => self.delete_log(number, answer),
             Verb::Stats { answer } => answer.give(Ok(self.info(number))),
+            Verb::Target { seq, answer } => answer.give(self.target(number, seq)),
             Verb::Verify { seq, answer } => self.verify(number, seq, answer),
             Verb::RebuildIndex { seq, answer } => self.rebuild_index(number, seq, answer),
         }

@@ -71,7 +71,7 @@ impl Store {
     }
 
     /// Whether no older release opens it any more, so that its manifest may hold what that one could not read.
-    fn is_of_this_release(&self) -> bool {
+    pub(super) fn is_of_this_release(&self) -> bool {
         self.published_policies().is_some_and(|policies| policies.read().levels.fields >= FIELD_LEVEL)
     }
 }

@@ -6,6 +6,7 @@ mod log;
 mod orphans;
 mod policies;
 mod removing;
+mod scrub;
 mod serve;
 #[expect(clippy::module_inception, reason = "the noun of this file is the store")]
 mod store;

@@ -59,7 +59,7 @@ impl Removing {
 impl Drop for Removing {
     /// Ends it after the step in hand. What is left is removed after the next open.
     fn drop(&mut self) {
-        self.siblings.removal.inbox.close();
+        self.siblings.removal.close();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -11,6 +11,7 @@ use crate::manifest::PublishedPolicies;
 use crate::pending::pair;
 use crate::removal::exchange::Removed;
 use crate::removal::pressure::Pressure;
+use crate::removal::scrubber::ScrubCounters;
 use crate::shard::command::{Command, Queue, Refused};
 use crate::shard::{OpenReport, Siblings};
 use std::sync::Arc;
@@ -63,6 +64,8 @@ pub struct Counters {
     pub spare_bytes: u64,
     /// What became of files that were given up and that the pool did not take.
     pub removal: Removed,
+    /// What was read again of sealed segments.
+    pub scrub: ScrubCounters,
     /// System calls of the shards' threads on their rings.
     pub enters: u64,
     /// Operations given to the rings.
@@ -178,6 +181,7 @@ impl Store {
         let (files, bytes) = removal.spares.count();
         (sum.spare_files, sum.spare_bytes) = (files as u64, bytes);
         sum.removal = removal.done.removed();
+        sum.scrub = removal.scrubbed.counters();
         for Served { queue, ring, .. } in &self.shards {
             let shard = &queue.counters;
             let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);

@@ -87,7 +87,7 @@ pub fn give(store: &Store, name: &str, policy: Policy) {
 pub fn rarely(limits: Limits) -> Schedule {
     let interval = Duration::from_secs(3_600);
     let orphans = Every { interval, limits: OrphanLimits::default() };
-    Schedule { retention: Every { interval, limits }, orphans }
+    Schedule { retention: Every { interval, limits }, orphans, scrub: None }
 }
 
 pub fn sweep() -> Sweep {

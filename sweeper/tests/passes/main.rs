@@ -6,6 +6,7 @@ mod explained;
 mod hosts;
 mod orphans;
 mod restarts;
+mod scrub;
 mod stopping;
 mod timers;
 

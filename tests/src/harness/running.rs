@@ -13,8 +13,10 @@ use strandline::config::CheckedConfig;
 use strandline::format::checksum::crc32c;
 use strandline::pending::{Pending, pair};
 use strandline::removal::exchange::Removed;
+use strandline::removal::inbox::Inbox;
 use strandline::removal::pressure::{Pressure, Stage};
 use strandline::removal::remover::{Remover, Settings};
+use strandline::removal::scrubber::ScrubAsked;
 use strandline::shard::clock::StoreClock;
 use strandline::shard::command::{
     AppendAnswer, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog, Queue, Refused,
@@ -22,7 +24,7 @@ use strandline::shard::command::{
 use strandline::shard::verb::{Verb, Verdict};
 use strandline::shard::{self, Opened, Shard, Share, Siblings, Turned};
 use strandline::{
-    CloseError, Level, LogId, LogInfo, Offset, OpenError, OpenReport, Receipt, Sealed, Truncated, Verified,
+    CloseError, Level, LogId, LogInfo, Offset, OpenError, OpenReport, Receipt, ScrubCursor, Sealed, Truncated, Verified,
 };
 use strandline_disk::sim::{SimDisk, SimWorld};
 use strandline_disk::{Disk, DiskError, Wait};
@@ -361,7 +363,7 @@ impl Running {
 
     /// Tells the remover to end.
     pub fn close_removal(&self) {
-        self.siblings.removal.inbox.close();
+        self.siblings.removal.close();
     }
 
     /// The shards have nothing to do, and the remover waits to try again what failed.
@@ -385,6 +387,18 @@ impl Running {
     #[must_use]
     pub fn removed(&self) -> Removed {
         self.siblings.removal.done.removed()
+    }
+
+    /// Where segments are put that are to be read again.
+    #[must_use]
+    pub fn scrubs(&self) -> &Inbox<ScrubAsked> {
+        &self.siblings.removal.scrubs
+    }
+
+    /// How far the last round of scrubbing has come.
+    #[must_use]
+    pub fn scrub_cursor(&self) -> Option<ScrubCursor> {
+        self.siblings.scrub.cursor()
     }
 
     /// Whether the wall clock is believed.

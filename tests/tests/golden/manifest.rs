@@ -2,7 +2,9 @@
 
 use super::blocks::{STORE, UID, log, segment};
 use super::{Golden, golden};
-use strandline::format::manifest::{Edit, Frame, FramePlace, PolicyEdit, ReleaseReason, decode_frame, encode_frame};
+use strandline::format::manifest::{
+    Edit, Frame, FramePlace, PolicyEdit, ReleaseReason, ScrubAt, ScrubCursor, decode_frame, encode_frame,
+};
 use strandline::id::{Epoch, Generation, Life, Offset};
 use strandline::policy::{Bound, Levels, Policy, PolicyName};
 use strandline_disk::Position;
@@ -112,6 +114,14 @@ fn later_verbs() -> Vec<Golden> {
         frame("edit-dirty", [Edit::Dirty { log: log() }]),
         frame("edit-seq-used", [Edit::SeqUsed { segment: segment.clone() }]),
         frame("edit-clock-sure", [Edit::ClockSure { wall_ms: 1_700_000_004_000 }]),
+        frame(
+            "edit-scrubbed",
+            [
+                Edit::Scrubbed(ScrubCursor { begun_ms: 1_700_000_006_000, at: ScrubAt::Start }),
+                Edit::Scrubbed(ScrubCursor { begun_ms: 1_700_000_006_000, at: ScrubAt::Behind(segment.clone()) }),
+                Edit::Scrubbed(ScrubCursor { begun_ms: 1_700_000_006_000, at: ScrubAt::End }),
+            ],
+        ),
         frame(
             "edit-seal-restamped",
             [Edit::SealRestamped { segment: segment.clone(), sealed_at_ms: 1_700_000_005_000 }],

@@ -26,7 +26,7 @@ const SEAL: Step = Step::Verb { log: 0, ask: Ask::Seal };
 const FORWARD: Step = Step::Jump(YEAR as i64);
 const BACK: Step = Step::Jump(-(YEAR as i64));
 
-fn opened(seed: u64, config: Config) -> Machine {
+pub(super) fn opened(seed: u64, config: Config) -> Machine {
     let mut machine = Machine::new(seed, config);
     machine.open().expect("an open");
     machine.run(&[Step::OpenLog(0), Step::Answer, APPEND, Step::Idle]).expect("an append");
@@ -97,7 +97,7 @@ fn durably(world: &SimWorld, machine: &Machine) -> (Option<u64>, Option<u64>) {
 }
 
 /// Waits for an answer, and leaves a picture of every turn until some turns behind it: the medium, and whether the answer had been given.
-fn pictures<T>(machine: &mut Machine, mut pending: Pending<T>) -> (T, Vec<(SimWorld, bool)>) {
+pub(super) fn pictures<T>(machine: &mut Machine, mut pending: Pending<T>) -> (T, Vec<(SimWorld, bool)>) {
     let (mut answer, mut behind, mut pictures) = (None, 0, Vec::new());
     machine.world.keep_moments(true);
     while behind < 5 {
@@ -117,7 +117,7 @@ fn pictures<T>(machine: &mut Machine, mut pending: Pending<T>) -> (T, Vec<(SimWo
 }
 
 /// Crashes each picture in every way, and opens what is left twice. `is_right` is asked what is found then, and whether it was answered.
-fn crash_everywhere(
+pub(super) fn crash_everywhere(
     machine: &Machine,
     seed: u64,
     pictures: Vec<(SimWorld, bool)>,
@@ -142,7 +142,7 @@ fn crash_everywhere(
 }
 
 /// Fails every operation of `work` in turn, once or from then on. `work` says what its answer was.
-fn fail_everywhere(begin: impl Fn(u64) -> Machine, work: impl Fn(&mut Machine, Option<u64>)) {
+pub(super) fn fail_everywhere(begin: impl Fn(u64) -> Machine, work: impl Fn(&mut Machine, Option<u64>)) {
     let mut machine = begin(0);
     let start = machine.world.operations();
     work(&mut machine, None);

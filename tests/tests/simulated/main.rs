@@ -18,6 +18,7 @@ mod removal;
 mod rest;
 mod rot;
 mod sabotage;
+mod scrub;
 mod shards;
 mod tiers;
 mod truncation;
