@@ -26,6 +26,12 @@ const TEXT_CHARACTERS_MAX: usize = 512;
 /// The largest piece that is written or read at once, in bytes.
 const PIECE: usize = 128 << 10;
 
+/// The most bytes that are read of a file: a quarter of the largest log. One that is longer is no work of ours, and the rest of it is left alone.
+const FILE_BYTES_MAX: usize = 16 << 20;
+
+/// The numbers of lines stay below this, which no log reaches and every reader of JSON keeps exactly.
+const SEQ_MAX: u64 = 1 << 53;
+
 /// What is free in a file.
 const FREE: u8 = b'\n';
 
@@ -260,7 +266,7 @@ async fn read_whole<D: Disk>(disk: &D, file: &File) -> Result<Vec<u8>, DiskError
         let (buffer, got) = transfer::read(disk, file, buffer, Position(content.len() as u64)).await;
         let got = got?;
         content.extend_from_slice(&buffer[..got]);
-        if got < PIECE {
+        if got < PIECE || content.len() >= FILE_BYTES_MAX {
             return Ok(content);
         }
     }
@@ -279,7 +285,8 @@ async fn write_whole<D: Disk>(disk: &D, file: &File, content: &[u8]) -> Result<(
 fn last_seq(content: &[u8]) -> u64 {
     // From the end: the numbers grow from line to line, and a shard that has others to serve reads this.
     let mut lines = content.rsplit(|byte| *byte == FREE).filter(|line| !line.is_empty());
-    lines.find_map(|line| serde_json::from_slice::<Numbered>(line).ok()).map_or(0, |line| line.seq)
+    let ours = |line: &[u8]| serde_json::from_slice::<Numbered>(line).ok().filter(|line| line.seq < SEQ_MAX);
+    lines.find_map(ours).map_or(0, |line| line.seq)
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@
 //! [`Log::read`] gives whole verified batches back. No async runtime is needed, and every one works.
 #![forbid(unsafe_code)]
 
-mod audit;
+#[doc(hidden)]
+pub mod audit;
 pub mod batch;
 pub mod config;
 pub mod error;

@@ -196,6 +196,17 @@ pub fn decode_frame(bytes: &[u8], expected: u64, place: FramePlace) -> Result<(F
     Ok((Frame { number, edits }, (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN)))
 }
 
+/// How many bytes have to be looked at to tell whether a frame stands at the front of `bytes`: all that it says it has, where it can be one.
+#[must_use]
+pub fn bytes_to_check(bytes: &[u8]) -> usize {
+    let mut reader = Reader::new(bytes);
+    if reader.array() != Some(FRAME_MAGIC) || reader.u32().is_none() {
+        return FRAME_MAGIC.len();
+    }
+    let stated = reader.length().filter(|stated| *stated <= FRAME_BYTES_MAX).unwrap_or(0);
+    stated.saturating_add(FRAME_HEADER_BYTES).min(bytes.len())
+}
+
 fn read_edits(payload: &[u8], count: u32) -> Result<Vec<Edit>, NotAFrame> {
     // The count is believed only as far as the payload can hold so many edits.
     if count as usize > payload.len() / EDIT_HEADER_BYTES {

@@ -90,7 +90,9 @@ impl Copies {
     /// What the disk answered.
     pub async fn read_region<D: Disk>(&self, disk: &D, copy: usize, half: u64) -> Result<Vec<u8>, DiskError> {
         let start = self.region(half);
-        let mut bytes = Vec::with_capacity(self.region_bytes as usize);
+        // A header says how long a region is; what is taken for it ahead is no more than the file has.
+        let there = self.files[copy].length().saturating_sub(start.0);
+        let mut bytes = Vec::with_capacity(self.region_bytes.min(there) as usize);
         while (bytes.len() as u64) < self.region_bytes {
             let want = PIECE.min(self.region_bytes as usize - bytes.len());
             let buffer = transfer::take_buffer(disk, want).await;

@@ -131,14 +131,25 @@ fn frame_at(bytes: &[u8], number: u64, place: FramePlace) -> FrameRead {
     Ok((frame.edits, consumed))
 }
 
-/// Whether a frame that came later verifies somewhere after `place`.
+/// How often a byte of a region may be looked at while a later frame is looked for. Frames that were ever written to one place of a region
+/// do not overlap, and what is left of older ones behind them is looked at once: what needs more was not written by us.
+const LOOKS_MAX: u64 = 16;
+
+/// Whether a frame that came later verifies somewhere after `place`, or may: bytes that claim to be so many frames above each other that
+/// nobody could look at them in a reasonable time are damage too.
 fn verifies_later(bytes: &[u8], number: u64, place: FramePlace) -> bool {
     let mut position = place.position.plus(format::FRAME_ALIGN);
     // Frames start with a magic, so none starts in the zeros at the end.
     let written = last_nonzero(bytes).map_or(0, |last| last as u64 + 1);
+    let stretch = written.saturating_sub(place.position.0).saturating_add(format::FRAME_BYTES_MAX as u64);
+    let (mut looked_at, most) = (0_u64, LOOKS_MAX.saturating_mul(stretch));
     while position.0 < written
         && let Some(rest) = bytes.get(position.0 as usize..).filter(|rest| rest.len() >= format::FRAME_HEADER_BYTES)
     {
+        looked_at += format::bytes_to_check(rest) as u64;
+        if looked_at > most {
+            return true;
+        }
         match format::decode_frame(rest, number + 1, FramePlace { position, ..place }) {
             Ok(_) => return true,
             Err(NotAFrame::Number { found, .. }) if found > number => return true,

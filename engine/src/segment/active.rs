@@ -86,7 +86,7 @@ pub struct Active {
 /// The position up to which batches may stand in a file of `size` bytes.
 #[must_use]
 pub fn batch_limit(size: u64) -> Position {
-    Position(size - index::reserve_bytes(size) - HEADER_BYTES as u64)
+    Position(size.saturating_sub(index::reserve_bytes(size)).saturating_sub(HEADER_BYTES as u64))
 }
 
 impl Active {

@@ -140,7 +140,7 @@ pub async fn survey<D: Disk>(disk: &D, file: &File, expected: &Expected) -> Resu
             break stop.at;
         }
     };
-    let window = read_window(disk, file, end, window_end(expected, end)).await?;
+    let window = read_window(disk, file, end, window_end(file, expected, end)).await?;
     let torn = scan::last_nonzero(&window).map(|last| Torn {
         end: end.plus(last + 1),
         batches: scan::find_batches(&window, end, expected.uid, PAYLOAD_BYTES_MAX)
@@ -178,17 +178,19 @@ async fn find_later<D: Disk>(
     at: Position,
 ) -> Result<Vec<FoundBatch>, DiskError> {
     let goes_on = chain.known_end().is_some();
+    // Less than a block would be no way at all.
+    let step = (expected.look_ahead as usize).max(BLOCK);
     let mut from = at;
     loop {
-        let to = window_end(expected, from.plus(expected.look_ahead as usize));
-        let to = if goes_on { to } else { window_end(expected, from) };
+        let to = window_end(file, expected, from.plus(step));
+        let to = if goes_on { to } else { window_end(file, expected, from) };
         let window = read_window(disk, file, from, to).await?;
         let found = scan::find_batches(&window, from, expected.uid, PAYLOAD_BYTES_MAX);
-        let last = !goes_on || to >= Position(expected.size);
+        let last = !goes_on || to >= file_end(file, expected);
         if last || found.iter().any(|found| found.payload_ok && found.position > at) {
             return Ok(found);
         }
-        from = from.plus(expected.look_ahead as usize).block_floor(BLOCK);
+        from = from.plus(step).block_floor(BLOCK);
     }
 }
 
@@ -200,7 +202,7 @@ async fn last_batch_end<D: Disk>(
     expected: &Expected,
     from: Position,
 ) -> Result<Option<Position>, DiskError> {
-    let size = Position(expected.size);
+    let size = file_end(file, expected);
     let (mut at, mut last) = (from, None);
     while at < size {
         let to = at.plus(PIECE).min(size);
@@ -217,8 +219,13 @@ async fn last_batch_end<D: Disk>(
 }
 
 /// How far past `at` anything may have been in flight.
-fn window_end(expected: &Expected, at: Position) -> Position {
-    at.plus(expected.look_ahead as usize).min(Position(expected.size)).max(at)
+fn window_end(file: &File, expected: &Expected, at: Position) -> Position {
+    at.plus(expected.look_ahead as usize).min(file_end(file, expected)).max(at)
+}
+
+/// Where the file ends: what is said of its size is believed only as far as there are bytes.
+fn file_end(file: &File, expected: &Expected) -> Position {
+    Position(expected.size.min(file.length()))
 }
 
 /// Scans from where the chain stands until a batch does not verify or does not follow.
@@ -265,23 +272,30 @@ async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: 
     }
 }
 
-/// Reads `from..to`, in whole blocks underneath. What the file does not have reads as zeros.
+/// Reads `from..to`, in whole blocks underneath. What the file does not have of its last block reads as zeros; what lies behind that is
+/// left out, since `to` may come from a disk and be anything.
+///
+/// # Errors
+/// What the disk answered.
 pub async fn read_window<D: Disk>(disk: &D, file: &File, from: Position, to: Position) -> Result<Vec<u8>, DiskError> {
-    let length = to.since(from) as usize;
-    let mut bytes = Vec::with_capacity(length + 2 * BLOCK);
     let start = from.block_floor(BLOCK);
     let skip = from.since(start) as usize;
-    while bytes.len() < skip + length {
-        let want = (skip + length - bytes.len()).next_multiple_of(BLOCK).min(disk.pool().largest() / 4);
+    let length = to.since(start) as usize;
+    let there = file.length().saturating_sub(start.0) as usize;
+    let mut bytes = Vec::with_capacity(length.min(there).saturating_add(2 * BLOCK));
+    while bytes.len() < length {
+        let piece = disk.pool().largest() / 4;
+        let want = (length - bytes.len()).min(piece).next_multiple_of(BLOCK).min(piece);
         let buffer = transfer::take_buffer(disk, want).await;
         let (buffer, result) = transfer::read(disk, file, buffer, start.plus(bytes.len())).await;
         let got = result?;
         bytes.extend_from_slice(&buffer[..got]);
         if got < want {
-            bytes.resize(skip + length, 0);
+            bytes.resize(length.min(bytes.len().max(skip).next_multiple_of(BLOCK)), 0);
+            break;
         }
     }
-    bytes.truncate(skip + length);
+    bytes.truncate(length);
     bytes.drain(..skip);
     Ok(bytes)
 }
