@@ -517,6 +517,7 @@ pub(super) mod tests {
         let live = by_the_table()[3].1.clone();
         let fenced = by_the_table()[13].1.clone();
         let released = by_the_table()[7].1.clone();
+        let scrubbed = encode(&Edit::Scrubbed(scrubbed(1, ScrubAt::End)));
         let reason = EDIT_HEADER_BYTES + 12 + 16 + 4;
         let damages = [
             (&live, 8, 0x80, EditError::Field("range")),
@@ -524,7 +525,8 @@ pub(super) mod tests {
             (&released, reason, 0, EditError::Field("reason")),
             (&released, reason, 4, EditError::Field("reason")),
             (&live, 0, 0, EditError::Kind(0)),
-            (&live, 0, 26, EditError::Kind(26)),
+            (&live, 0, 27, EditError::Kind(27)),
+            (&scrubbed, EDIT_HEADER_BYTES + 8, 3, EditError::Field("at")),
             (&prepared, prepared.len() - 1, 2, EditError::Field("written")),
             (&fenced, EDIT_HEADER_BYTES + 8, 2, EditError::Field("fenced")),
             (&fenced, EDIT_HEADER_BYTES + 8, 0, EditError::Field("until")),

@@ -140,7 +140,7 @@ pub async fn survey<D: Disk>(disk: &D, file: &File, expected: &Expected) -> Resu
             break stop.at;
         }
     };
-    let window = read_window(disk, file, end, window_end(file, expected, end)).await?;
+    let window = read_window(disk, file, end, window_end(expected, end)).await?;
     let torn = scan::last_nonzero(&window).map(|last| Torn {
         end: end.plus(last + 1),
         batches: scan::find_batches(&window, end, expected.uid, PAYLOAD_BYTES_MAX)
@@ -182,11 +182,13 @@ async fn find_later<D: Disk>(
     let step = (expected.look_ahead as usize).max(BLOCK);
     let mut from = at;
     loop {
-        let to = window_end(file, expected, from.plus(step));
-        let to = if goes_on { to } else { window_end(file, expected, from) };
+        let to = window_end(expected, from.plus(step));
+        let to = if goes_on { to } else { window_end(expected, from) };
         let window = read_window(disk, file, from, to).await?;
         let found = scan::find_batches(&window, from, expected.uid, PAYLOAD_BYTES_MAX);
-        let last = !goes_on || to >= file_end(file, expected);
+        // The file ends in it, whatever is said of its size: what its handle knows of that may be old.
+        let ends = (window.len() as u64) < to.since(from);
+        let last = !goes_on || ends || to >= Position(expected.size);
         if last || found.iter().any(|found| found.payload_ok && found.position > at) {
             return Ok(found);
         }
@@ -202,14 +204,14 @@ async fn last_batch_end<D: Disk>(
     expected: &Expected,
     from: Position,
 ) -> Result<Option<Position>, DiskError> {
-    let size = file_end(file, expected);
+    let size = Position(expected.size);
     let (mut at, mut last) = (from, None);
     while at < size {
         let to = at.plus(PIECE).min(size);
         let window = read_window(disk, file, at, to).await?;
         let found = scan::find_batches(&window, at, expected.uid, PAYLOAD_BYTES_MAX);
         last = found.last().map(|found| found.position.plus(found.header.total_length()).min(size)).or(last);
-        if to == size {
+        if to == size || (window.len() as u64) < to.since(at) {
             break;
         }
         // Windows overlap, so that no header is cut by both.
@@ -219,13 +221,8 @@ async fn last_batch_end<D: Disk>(
 }
 
 /// How far past `at` anything may have been in flight.
-fn window_end(file: &File, expected: &Expected, at: Position) -> Position {
-    at.plus(expected.look_ahead as usize).min(file_end(file, expected)).max(at)
-}
-
-/// Where the file ends: what is said of its size is believed only as far as there are bytes.
-fn file_end(file: &File, expected: &Expected) -> Position {
-    Position(expected.size.min(file.length()))
+fn window_end(expected: &Expected, at: Position) -> Position {
+    at.plus(expected.look_ahead as usize).min(Position(expected.size)).max(at)
 }
 
 /// Scans from where the chain stands until a batch does not verify or does not follow.
