@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use strandline_disk::{Disk, DiskError};
 
-/// What is read at once, in bytes: an append that meets it waits for it.
-const PIECE: u64 = 128 << 10;
+/// What is read at once, in bytes. An append that meets a piece waits for it, however small: few large ones are met by few.
+const PIECE: u64 = 1 << 20;
 /// It never goes slower than this part of its rate, whatever appends say.
 const RATE_PARTS: u64 = 16;
 /// How long the first piece waits, so that it is seen what commits take without, in nanoseconds.
