@@ -7,6 +7,7 @@ use crate::policy::{HOST_FIELD_BYTES_MAX, HOST_FIELDS_MAX, is_own_field};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
+use strandline_disk::host::Backend;
 use strandline_disk::{BLOCK, HostClock};
 
 /// How a segment's blocks are prepared before it takes its first record.
@@ -86,6 +87,9 @@ pub struct Config {
     pub preallocate: Preallocate,
     /// Whether data goes past the page cache. Default `Auto`.
     pub direct: DirectIo,
+    /// Who carries the store's operations out: a ring, or plain system calls. The variable `STRANDLINE_BACKEND` of the environment
+    /// (`auto`, `uring` or `posix`) overrules it. Default `Auto`.
+    pub backend: Backend,
     /// Largest payload of one batch in bytes. Default 1 MiB.
     pub batch_bytes_max: u32,
     /// Most records in one batch. Default 65,536.
@@ -293,6 +297,7 @@ impl Config {
             segment_bytes: 64 << 20,
             preallocate: Preallocate::Written,
             direct: DirectIo::Auto,
+            backend: Backend::Auto,
             batch_bytes_max: 1 << 20,
             batch_records_max: 65_536,
             commit_bytes_max: 2 << 20,

@@ -59,4 +59,5 @@ pub use store::{
     Appending, Asked, Counters, Follower, Inventory, ListedSegments, Log, Pin, PolicyDesk, ReadOptions, Reading,
     RootEntry, Seeking, Store, WaitingOrphan,
 };
+pub use strandline_disk::host::Backend;
 pub use strandline_disk::{Capabilities, DiskError, EntryKind, HostClock, Now};

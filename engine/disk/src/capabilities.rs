@@ -5,11 +5,13 @@ use serde::Serialize;
 /// What a disk found out when it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Capabilities {
-    /// Which disk serves: `uring` or `sim`.
+    /// Which disk serves: `uring`, `posix` or `sim`.
     pub backend: String,
+    /// Where plain system calls serve for want of a ring: why there is none, and what to change.
+    pub fallback: Option<String>,
     /// Kernel release, as `uname -r` prints it.
     pub kernel: String,
-    /// The ring.
+    /// The ring. Of plain system calls it tells the arena alone.
     pub ring: Ring,
     /// The file system that holds the root.
     pub filesystem: Filesystem,

@@ -1,6 +1,7 @@
 //! Disks of the Strandline store.
 //!
-//! [`Disk`] is what the engine writes to. `uring` serves it on a real ring, `sim` in memory from a seed.
+//! [`Disk`] is what the engine writes to. [`real`] serves it on real files: `uring` over a ring, `posix` over plain system calls where
+//! there is none. [`sim`] serves it in memory, from a seed.
 //! An operation owns everything that it touches until its completion has been seen: that is invariant 1
 //! of [`slot`], and the reason why no caller of this crate needs `unsafe`.
 
@@ -13,17 +14,20 @@ pub mod disk;
 pub mod doorbell;
 pub mod error;
 pub mod handle;
+pub mod host;
 mod host_clock;
 mod memory;
 pub mod name;
 pub mod position;
+mod posix;
+pub mod real;
 mod returns;
 pub mod shared_buffer;
 pub mod sim;
 pub mod slot;
 pub mod together;
 pub mod transfer;
-pub mod uring;
+mod uring;
 
 pub use buffer::{BLOCK, Buffer, Pool};
 pub use capabilities::Capabilities;

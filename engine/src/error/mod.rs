@@ -14,7 +14,7 @@ use crate::batch::Batch;
 use crate::id::{LogId, Offset, SegmentId, StoreId};
 use crate::pending::Unanswered;
 use std::path::PathBuf;
-use strandline_disk::uring::SetupError;
+use strandline_disk::host::SetupError;
 use strandline_disk::{DiskError, Position};
 
 /// Opening a store was refused or failed.

@@ -21,6 +21,8 @@ pub struct OpenReport {
     pub damaged: Vec<String>,
     /// Directories that belong to no segment that the manifest knows. They are left alone.
     pub strays: Vec<String>,
+    /// Where plain system calls serve in place of a ring, because there is none to be had: why, and what to change.
+    pub fallback: Option<String>,
     /// Everything else that an operator should know, a sentence each.
     pub warnings: Vec<String>,
 }
@@ -36,6 +38,7 @@ impl OpenReport {
         self.took = self.took.max(part.took);
         self.damaged.extend(part.damaged);
         self.strays.extend(part.strays);
+        self.fallback = self.fallback.take().or(part.fallback);
         self.warnings.extend(part.warnings);
     }
 }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::sync::mpsc;
 use std::time::Duration;
-use strandline_disk::uring::Look;
+use strandline_disk::host::Look;
 use strandline_disk::{DiskError, EntryKind, Name, Stat};
 
 /// How many directories are given up in one turn of the shard, and how many such parts are under way: those share commits and syncs.

@@ -1,4 +1,4 @@
-//! Removing: the thread that removes files, with a ring of its own, so that what blocks there holds up no shard.
+//! Removing: the thread that removes files, with a disk of its own, so that what blocks there holds up no shard.
 
 use super::serve::{drive_with, panic_text};
 use crate::config::CheckedConfig;
@@ -12,13 +12,16 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use strandline_disk::DiskError;
-use strandline_disk::uring::{RootLock, UringDisk, UringOptions};
+use strandline_disk::host::{Backend, DiskOptions, RootLock};
+use strandline_disk::real::RealDisk;
 
 /// Its arena in bytes, and the least of it: header blocks, and what is filled of a file before it is used again.
 const ARENA_BYTES: usize = 4 << 20;
 const ARENA_BYTES_MIN: usize = 1 << 20;
 /// Files that it has open at once are few.
 const FILES_MAX: u32 = 512;
+/// Over plain system calls, it reads and writes one thing after the other.
+const TRANSFER_THREADS: u32 = 1;
 /// How long it rests before it is started again after it broke down.
 const REST: Duration = Duration::from_secs(1);
 
@@ -26,6 +29,7 @@ const REST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Removing {
     siblings: Arc<Siblings>,
+    backend: Backend,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -40,19 +44,28 @@ pub(super) struct Work {
 }
 
 impl Removing {
-    /// Starts it, and gives it when its ring is open.
+    /// Starts it, and gives it when its disk is open.
     pub(super) fn start(work: Work) -> Result<Removing, OpenError> {
-        let siblings = work.siblings.clone();
+        let (siblings, asked) = (work.siblings.clone(), work.config.backend);
         let (tell, told) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("strandline-remove".to_owned());
         let thread =
             thread.spawn(move || work_on(&work, &tell)).map_err(|error| OpenError::Thread(error.to_string()))?;
-        let removing = Removing { siblings, thread: Some(thread) };
+        // When this is dropped on the way, the thread has ended.
+        let mut removing = Removing { siblings, backend: asked, thread: Some(thread) };
         match told.recv() {
-            Ok(Ok(())) => Ok(removing),
+            Ok(Ok(backend)) => {
+                removing.backend = backend;
+                Ok(removing)
+            }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(OpenError::ShardGone("the thread that removes files ended without a word".to_owned())),
         }
+    }
+
+    /// Who carries its operations out, as it was when the store was opened.
+    pub(super) fn backend(&self) -> Backend {
+        self.backend
     }
 }
 
@@ -66,7 +79,9 @@ impl Drop for Removing {
     }
 }
 
-fn work_on(work: &Work, tell: &mpsc::SyncSender<Result<(), OpenError>>) {
+type Tell = mpsc::SyncSender<Result<Backend, OpenError>>;
+
+fn work_on(work: &Work, tell: &Tell) {
     let mut first = Some(tell);
     while !work.siblings.removal.inbox.is_closed() {
         match catch_unwind(AssertUnwindSafe(|| remove(work, &mut first))) {
@@ -87,16 +102,13 @@ fn work_on(work: &Work, tell: &mpsc::SyncSender<Result<(), OpenError>>) {
     }
 }
 
-/// Removes until the store is closed. `first` is told when the ring is open.
-fn remove(
-    work: &Work,
-    first: &mut Option<&mpsc::SyncSender<Result<(), OpenError>>>,
-) -> Result<Result<(), ManifestError>, OpenError> {
+/// Removes until the store is closed. `first` is told when the disk is open.
+fn remove(work: &Work, first: &mut Option<&Tell>) -> Result<Result<(), ManifestError>, OpenError> {
     let Work { config, lock, store, edits, siblings } = work;
-    let disk = UringDisk::open_locked(lock.clone(), &options(config));
+    let disk = RealDisk::open_locked(lock.clone(), &options(config));
     let disk = disk.map_err(|error| OpenError::Setup(Arc::new(error)))?;
     if let Some(tell) = first.take() {
-        let _ = tell.send(Ok(()));
+        let _ = tell.send(Ok(disk.backend()));
     }
     let alarm = {
         let siblings = siblings.clone();
@@ -108,11 +120,12 @@ fn remove(
     drive_with(&disk, remover.run(), alarm).map_err(OpenError::Disk)
 }
 
-fn options(config: &CheckedConfig) -> UringOptions {
-    UringOptions {
+fn options(config: &CheckedConfig) -> DiskOptions {
+    DiskOptions {
         arena_bytes: ARENA_BYTES,
         arena_bytes_min: ARENA_BYTES_MIN,
-        io_wq_workers: config.removal_workers,
+        workers: config.removal_workers,
+        transfer_threads: TRANSFER_THREADS,
         files_max: FILES_MAX,
         ..super::serve::options(config)
     }
@@ -127,9 +140,9 @@ mod tests {
     fn dl_01_the_ring_of_removal_has_the_kernel_workers_of_its_own_setting() {
         for removal_workers in [1, 2, 8] {
             let config = Config { removal_workers, ..Config::new("store") }.check().expect("it can work");
-            assert_eq!(options(&config).io_wq_workers, removal_workers);
+            assert_eq!(options(&config).workers, removal_workers);
         }
         let default = Config::new("store").check().expect("it can work");
-        assert_eq!(options(&default).io_wq_workers, 1, "unlinks in one directory wait for each other");
+        assert_eq!(options(&default).workers, 1, "unlinks in one directory wait for each other");
     }
 }

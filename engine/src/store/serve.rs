@@ -1,4 +1,4 @@
-//! Serve: the threads of a store, one for each shard. Each opens its own ring, recovers its logs and turns until it is closed.
+//! Serve: the threads of a store, one for each shard. Each opens its own disk, recovers its logs and turns until it is closed.
 //!
 //! The first one keeps the manifest: it reads it, hands every other shard its logs, and writes what they hand in.
 
@@ -13,14 +13,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
-use strandline_disk::uring::{DirectMode, RingCounters, RootLock, UringDisk, UringOptions};
+use strandline_disk::host::{Backend, DirectMode, DiskCounters, DiskOptions, RootLock};
+use strandline_disk::real::RealDisk;
 use strandline_disk::{Capabilities, Disk, DiskError, Wait};
 
 /// A shard as the store holds it.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) queue: Arc<Queue>,
-    pub(super) ring: Arc<RingCounters>,
+    pub(super) disk: Arc<DiskCounters>,
+    pub(super) backend: Backend,
     /// What the manifest says of policies, where this shard keeps it.
     pub(super) policies: Option<PublishedPolicies>,
     pub(super) thread: Option<JoinHandle<()>>,
@@ -31,7 +33,8 @@ struct Ready {
     queue: Arc<Queue>,
     capabilities: Capabilities,
     report: OpenReport,
-    ring: Arc<RingCounters>,
+    disk: Arc<DiskCounters>,
+    backend: Backend,
     policies: Option<PublishedPolicies>,
     store: StoreId,
     edits: Edits,
@@ -41,7 +44,7 @@ struct Ready {
 type Tell = mpsc::SyncSender<Result<Ready, OpenError>>;
 
 /// Everything of a share but the manifest, which stays where it is.
-type Part = Share<UringDisk>;
+type Part = Share<RealDisk>;
 
 /// What all threads begin with.
 #[derive(Clone)]
@@ -116,10 +119,10 @@ fn gather(Start { config, lock }: Start, waiting: Vec<Waiting>) -> Result<Starte
         match told.recv() {
             Ok(Ok(ready)) => {
                 report.absorb(ready.report);
-                let Ready { queue, ring, policies, capabilities, store, edits, siblings, .. } = ready;
+                let Ready { queue, disk, backend, policies, capabilities, store, edits, siblings, .. } = ready;
                 let (config, lock) = (config.clone(), lock.clone());
                 first.get_or_insert((capabilities, Work { config, lock, store, edits, siblings }));
-                served.push(Served { queue, ring, policies, thread: Some(thread) });
+                served.push(Served { queue, disk, backend, policies, thread: Some(thread) });
             }
             Ok(Err(error)) => {
                 // The thread ends by itself: it has let go of the lock when this returns.
@@ -208,7 +211,7 @@ fn serve_share(start: &Start, given: &mpsc::Receiver<Handed>, tell: &Tell) {
 }
 
 fn recover_and_run(
-    disk: &UringDisk,
+    disk: &RealDisk,
     config: &CheckedConfig,
     queue: Arc<Queue>,
     share: Part,
@@ -229,8 +232,9 @@ fn recover_and_run(
     if cores > config.shards + 1 {
         shard.spin(config.spin);
     }
-    let (capabilities, ring) = ((*disk.capabilities()).clone(), disk.counters());
-    if tell.send(Ok(Ready { queue, capabilities, report, ring, policies, store, edits, siblings })).is_ok() {
+    let (capabilities, backend, disk) = ((*disk.capabilities()).clone(), disk.backend(), disk.counters());
+    report.fallback.clone_from(&capabilities.fallback);
+    if tell.send(Ok(Ready { queue, capabilities, report, disk, backend, policies, store, edits, siblings })).is_ok() {
         run(shard);
     }
 }
@@ -245,8 +249,8 @@ impl Drop for CloseOnDrop {
     }
 }
 
-fn open_disk(start: &Start, tell: &Tell) -> Option<UringDisk> {
-    let disk = match UringDisk::open_locked(start.lock.clone(), &options(&start.config)) {
+fn open_disk(start: &Start, tell: &Tell) -> Option<RealDisk> {
+    let disk = match RealDisk::open_locked(start.lock.clone(), &options(&start.config)) {
         Ok(disk) => disk,
         Err(error) => {
             let _ = tell.send(Err(OpenError::Setup(Arc::new(error))));
@@ -261,7 +265,7 @@ fn open_disk(start: &Start, tell: &Tell) -> Option<UringDisk> {
     Some(disk)
 }
 
-fn run(mut shard: Shard<UringDisk>) {
+fn run(mut shard: Shard<RealDisk>) {
     loop {
         match shard.turn() {
             Ok(Turned::Open) => {}
@@ -301,17 +305,18 @@ pub(super) fn drive_with<D: Disk, F: Future>(
     }
 }
 
-pub(super) fn options(config: &CheckedConfig) -> UringOptions {
-    UringOptions {
+pub(super) fn options(config: &CheckedConfig) -> DiskOptions {
+    DiskOptions {
         arena_bytes: config.arena_bytes,
         arena_bytes_min: config.arena_bytes_min(),
+        backend: config.backend,
         lock_wait: config.lock_wait,
         access: match config.direct {
             DirectIo::Auto => DirectMode::Auto,
             DirectIo::Off => DirectMode::Off,
         },
         clock: config.host_clock(),
-        ..UringOptions::default()
+        ..DiskOptions::default()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::shard::{OpenReport, Siblings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_disk::Capabilities;
-use strandline_disk::uring::{Look, RootLock};
+use strandline_disk::host::{Backend, Look, RootLock};
 
 /// An open store. Dropping it closes it; [`Store::close`] says how that went.
 #[derive(Debug)]
@@ -66,10 +66,12 @@ pub struct Counters {
     pub removal: Removed,
     /// What was read again of sealed segments.
     pub scrub: ScrubCounters,
-    /// System calls of the shards' threads on their rings.
+    /// System calls by which the shards' threads handed operations on and waited for them.
     pub enters: u64,
-    /// Operations given to the rings.
+    /// Operations given to the rings, or to the threads that serve in their place.
     pub submitted: u64,
+    /// Threads (shards, and the one that removes files) that plain system calls serve in place of a ring: 0 where all have one.
+    pub without_ring: u64,
 }
 
 impl Store {
@@ -182,7 +184,10 @@ impl Store {
         (sum.spare_files, sum.spare_bytes) = (files as u64, bytes);
         sum.removal = removal.done.removed();
         sum.scrub = removal.scrubbed.counters();
-        for Served { queue, ring, .. } in &self.shards {
+        let removing = self.removing.iter().map(Removing::backend);
+        let backends = self.shards.iter().map(|shard| shard.backend).chain(removing);
+        sum.without_ring = backends.filter(|backend| *backend == Backend::Posix).count() as u64;
+        for Served { queue, disk, .. } in &self.shards {
             let shard = &queue.counters;
             let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
             sum.commits += get(&shard.commits);
@@ -194,8 +199,8 @@ impl Store {
             sum.rolls_waited += get(&shard.rolls_waited);
             sum.reads += get(&shard.reads);
             sum.lost += get(&shard.lost);
-            sum.enters += ring.enters();
-            sum.submitted += ring.submitted();
+            sum.enters += disk.enters();
+            sum.submitted += disk.submitted();
         }
         sum
     }

@@ -16,7 +16,7 @@ const FILES: [&str; 14] = [
     "engine/src/batch/mod.rs",
     "engine/src/id.rs",
     "engine/src/format/record.rs",
-    "engine/disk/src/uring/setup_error.rs",
+    "engine/disk/src/host/setup_error.rs",
     "engine/disk/src/name.rs",
     "engine/disk/src/error.rs",
 ];
@@ -39,7 +39,7 @@ const VERBS: &str = "tests/tests/errors/verbs.rs";
 const VERBS_SIMULATED: &str = "tests/tests/errors/verbs_simulated.rs";
 const ID_UNIT: &str = "engine/src/id.rs";
 const RECORD_UNIT: &str = "engine/src/format/record.rs";
-const SETUP_UNIT: &str = "engine/disk/src/uring/setup_error.rs";
+const SETUP_UNIT: &str = "engine/disk/src/host/setup_error.rs";
 const FIELDS_UNIT: &str = "engine/src/policy/fields.rs";
 const NAMED_UNIT: &str = "engine/src/policy/named.rs";
 const POLICY_REFUSALS: &str = "tests/tests/policies/refusals.rs";
@@ -50,7 +50,7 @@ const CLOCK: &str = "tests/tests/simulated/clock.rs";
 const RESTARTS: &str = "sweeper/tests/passes/restarts.rs";
 const HOSTS: &str = "sweeper/tests/passes/hosts.rs";
 const PRESSURE: &str = "tests/tests/simulated/pressure.rs";
-const ROOT: &str = "engine/disk/tests/uring/root.rs";
+const ROOT: &str = "engine/disk/tests/real/root.rs";
 
 /// Variant, file, test. The test names the variant.
 const REACHED: &[(&str, &str, &str)] = &[

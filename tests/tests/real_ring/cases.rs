@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use strandline::{Config, Level, Offset, OpenError, Preallocate, Store};
-use strandline_disk::uring::SetupError;
+use strandline_disk::host::SetupError;
 use tempfile::TempDir;
 
 /// Tells a child where its store is, and what else it is to do.

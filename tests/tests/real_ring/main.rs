@@ -12,16 +12,16 @@ mod full_disk;
 mod hosts;
 mod kill9;
 mod lent;
-#[path = "../../../engine/disk/tests/uring/mounted.rs"]
+#[path = "../../../engine/disk/tests/real/mounted.rs"]
 #[allow(dead_code, reason = "the disk's own tests use all of it")]
 mod mounted;
 mod open;
 mod read;
 mod room;
-#[path = "../../../engine/disk/tests/uring/seccomp.rs"]
+#[path = "../../../engine/disk/tests/real/seccomp.rs"]
 #[allow(dead_code, reason = "the disk's own tests use the rest of it")]
 mod seccomp;
-#[path = "../../../engine/disk/tests/uring/skipped.rs"]
+#[path = "../../../engine/disk/tests/real/skipped.rs"]
 mod skipped;
 mod sweeps;
 mod time;

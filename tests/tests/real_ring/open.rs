@@ -5,7 +5,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 use strandline::config::ConfigError;
 use strandline::{AppendError, Config, LogError, Offset, OpenError, RangeNumber, Store, Topic};
-use strandline_disk::uring::SetupError;
+use strandline_disk::host::SetupError;
 
 #[test]
 fn a_store_that_was_closed_or_dropped_opens_with_everything_and_goes_on() {

@@ -269,6 +269,7 @@ fn report(arena_bytes: usize, options: &Options) -> Capabilities {
     fallocate.extend(options.write_zeroes.then(|| WRITE_ZEROES.to_owned()));
     Capabilities {
         backend: "sim".into(),
+        fallback: None,
         kernel: "sim".into(),
         ring: Ring { entries: 256, arena_bytes: arena_bytes as u64, ..Ring::default() },
         filesystem: Filesystem { kind: "sim".into(), ..Filesystem::default() },

@@ -1,11 +1,11 @@
 //! The arena as the ring knows it: where it is, and in which registered buffers. The pool deals it out.
 
-use super::limits;
 use super::ring::errno;
-use super::setup_error::SetupError;
+use super::setup;
 use crate::buffer::Pool;
 use crate::capabilities;
 use crate::error::{DiskError, Verb};
+use crate::host::{DiskOptions, SetupError, limits};
 use io_uring::IoUring;
 use rustix::io::Errno;
 
@@ -44,11 +44,12 @@ impl Arena {
     pub(super) fn register(
         io: &IoUring,
         wanted: usize,
-        least: usize,
+        options: &DiskOptions,
         report: &mut capabilities::Ring,
     ) -> Result<(Pool, Arena), SetupError> {
-        let least = wanted.min(least);
-        let limit = limits::memlock_bytes().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let least = wanted.min(options.arena_bytes_min);
+        let locked = Locked { limit: limits::memlock_bytes(), ring: setup::ring_bytes(options.entries) };
+        let limit = locked.limit.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let mut bytes = wanted;
         let mut refused = Errno::NOMEM;
         while bytes >= least {
@@ -56,7 +57,7 @@ impl Arena {
                 let pool = map(bytes)?;
                 match register_pieces(io, &pool) {
                     Ok(()) => {
-                        explain(bytes, wanted, report);
+                        report.reasons.extend(locked.explain(bytes, wanted));
                         return Ok(Arena::new(pool, true, report));
                     }
                     Err(errno) => refused = errno,
@@ -67,7 +68,10 @@ impl Arena {
             }
             bytes /= 2;
         }
-        report.reasons.push(format!("The arena is not registered ({refused}): each transfer pins its memory anew."));
+        report.reasons.push(format!(
+            "The arena is not registered ({refused}): each transfer pins its memory anew. {}",
+            locked.advice(wanted)
+        ));
         Ok(Arena::new(map(wanted)?, false, report))
     }
 }
@@ -76,10 +80,26 @@ fn map(bytes: usize) -> Result<Pool, SetupError> {
     Pool::new(bytes).map_err(|error| SetupError::Disk(DiskError::new(Verb::Setup, "the arena", errno(&error))))
 }
 
-fn explain(bytes: usize, wanted: usize, report: &mut capabilities::Ring) {
-    if bytes < wanted {
-        let reason = format!("The arena is {bytes} of {wanted} bytes: more does not fit the limit on locked memory.");
-        report.reasons.push(reason);
+/// How much memory may be locked, and how much of it the ring itself takes, in bytes.
+struct Locked {
+    limit: Option<u64>,
+    ring: u64,
+}
+
+impl Locked {
+    /// Why an arena is smaller than it was to be, where it is.
+    fn explain(&self, bytes: usize, wanted: usize) -> Option<String> {
+        let reason = || {
+            let advice = self.advice(wanted);
+            format!("The arena is {bytes} of {wanted} bytes: more does not fit the limit on locked memory. {advice}")
+        };
+        (bytes < wanted).then(reason)
+    }
+
+    /// What to change. All processes of a user share the limit, and the ring counts too.
+    fn advice(&self, wanted: usize) -> String {
+        let (needed, limit) = (wanted as u64 + self.ring, limits::say(self.limit));
+        format!("Locked memory is {limit}, and {needed} bytes are needed: raise it (`ulimit -l`, LimitMEMLOCK=).")
     }
 }
 

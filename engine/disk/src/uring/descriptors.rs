@@ -4,6 +4,7 @@
 //! numbers and are used as plain descriptors.
 
 use super::ring::Ring;
+use crate::host::numbers::Numbers;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// How an entry names its file to the kernel.
@@ -18,8 +19,8 @@ pub(super) enum Target {
 /// The table.
 #[derive(Debug)]
 pub(super) struct Descriptors {
-    slots: Numbers,
-    plain: Numbers,
+    slots: Numbers<OwnedFd>,
+    plain: Numbers<OwnedFd>,
 }
 
 impl Descriptors {
@@ -40,9 +41,7 @@ impl Descriptors {
 
     /// Takes in a descriptor that is used as it is; gives its number.
     pub(super) fn insert_plain(&mut self, descriptor: OwnedFd) -> u32 {
-        let number = self.plain.free().expect("descriptors end long before numbers do");
-        self.plain.put(number, descriptor);
-        number
+        self.plain.insert(descriptor)
     }
 
     /// How to name `number` to the kernel, where a slot will do.
@@ -67,74 +66,5 @@ impl Descriptors {
         } else {
             drop(self.plain.take(number));
         }
-    }
-}
-
-/// Descriptors by number, from `first` on and below `end`. The lowest free number is the one freed last.
-#[derive(Debug)]
-struct Numbers {
-    first: u32,
-    end: u32,
-    held: Vec<Option<OwnedFd>>,
-    freed: Vec<u32>,
-}
-
-impl Numbers {
-    fn new(first: u32, end: u32) -> Numbers {
-        Numbers { first, end, held: Vec::new(), freed: Vec::new() }
-    }
-
-    /// A free number, which [`Numbers::put`] takes.
-    fn free(&self) -> Option<u32> {
-        let next = self.first + self.held.len() as u32;
-        self.freed.last().copied().or_else(|| (next < self.end).then_some(next))
-    }
-
-    fn put(&mut self, number: u32, descriptor: OwnedFd) {
-        let index = (number - self.first) as usize;
-        if self.freed.last() == Some(&number) {
-            self.freed.pop();
-        } else {
-            assert_eq!(index, self.held.len(), "a number comes from `free`");
-            self.held.push(None);
-        }
-        self.held[index] = Some(descriptor);
-    }
-
-    fn get(&self, number: u32) -> Option<&OwnedFd> {
-        let index = number.checked_sub(self.first)? as usize;
-        self.held.get(index)?.as_ref()
-    }
-
-    fn take(&mut self, number: u32) -> Option<OwnedFd> {
-        let index = number.checked_sub(self.first)? as usize;
-        let descriptor = self.held.get_mut(index)?.take()?;
-        self.freed.push(number);
-        Some(descriptor)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn some_descriptor() -> OwnedFd {
-        rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).expect("an eventfd")
-    }
-
-    #[test]
-    fn a_number_is_used_again_only_after_it_was_freed() {
-        let mut numbers = Numbers::new(1, 3);
-        for expected in [1, 2] {
-            assert_eq!(numbers.free(), Some(expected));
-            numbers.put(expected, some_descriptor());
-        }
-        assert_eq!(numbers.free(), None);
-        assert!(numbers.take(1).is_some());
-        assert!(numbers.take(1).is_none());
-        assert!(numbers.get(1).is_none());
-        assert_eq!(numbers.free(), Some(1));
-        assert!(numbers.get(0).is_none());
-        assert!(numbers.get(9).is_none());
     }
 }

@@ -2,10 +2,11 @@
 
 use super::arena::Arena;
 use super::descriptors::{Descriptors, Target};
-use super::direct::WRITE_ZEROES;
 use crate::buffer::Buffer;
 use crate::disk::{Access, OpenFile, Operation, Success};
 use crate::handle::{Directory, File};
+use crate::host::direct::WRITE_ZEROES;
+use crate::host::ways::{self, BENEATH, DIRECTORY_MODE, FILE_MODE};
 use crate::name::Name;
 use crate::position::Position;
 use crate::slot::Token;
@@ -13,7 +14,7 @@ use io_uring::opcode;
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{Fd, FsyncFlags, OpenHow, TimeoutFlags, Timespec};
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
-use rustix::fs::{AtFlags, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -95,7 +96,7 @@ fn entry(operation: &mut Operation, token: Token, parts: Parts<'_>) -> Result<En
             opcode::OpenAt2::new(in_directory(at, directory)?, pointer(name), &OPEN_DIRECTORY).build()
         }
         Operation::CreateDirectory { directory, name } => {
-            opcode::MkDirAt::new(in_directory(at, directory)?, pointer(name)).mode(0o700).build()
+            opcode::MkDirAt::new(in_directory(at, directory)?, pointer(name)).mode(DIRECTORY_MODE).build()
         }
         // A full sync: a directory's names are all that it has, and data-only may leave some of them out.
         Operation::SyncDirectory { directory } => opcode::Fsync::new(in_directory(at, directory)?).build(),
@@ -146,11 +147,7 @@ struct Part {
 
 /// Checks a transfer. What the kernel would refuse to move at once is cut off: a short transfer is legal.
 fn transfer(buffer: &mut Buffer, span: &Range<usize>, position: Position, arena: &Arena) -> Result<Part, Errno> {
-    let bytes = buffer.get_mut(span.clone()).ok_or(Errno::INVAL)?;
-    // The largest numbers are not positions: the kernel would take them for "where the file stands".
-    if i64::try_from(position.0).is_err() {
-        return Err(Errno::INVAL);
-    }
+    let bytes = ways::part(buffer, span, position)?;
     let piece = arena.piece_of(bytes.as_ptr() as usize);
     let length = bytes.len().min(TRANSFER_MAX).min(piece.map_or(usize::MAX, |(_, left)| left));
     let registered = piece.map(|(index, _)| index);
@@ -178,25 +175,14 @@ impl Part {
     }
 }
 
-/// Nothing on the way may lead elsewhere.
-const RESOLVE: u64 = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS)
-    .union(ResolveFlags::NO_XDEV)
-    .bits();
+static OPEN_EXISTING: OpenHow = how(ways::file(OpenFile::Existing, false), 0);
+static OPEN_EXISTING_DIRECT: OpenHow = how(ways::file(OpenFile::Existing, true), 0);
+static OPEN_NEW: OpenHow = how(ways::file(OpenFile::New, false), FILE_MODE);
+static OPEN_NEW_DIRECT: OpenHow = how(ways::file(OpenFile::New, true), FILE_MODE);
+static OPEN_DIRECTORY: OpenHow = how(ways::DIRECTORY, 0);
 
-/// Never O_NONBLOCK: on some file systems the ring would then answer EAGAIN where a transfer has to wait.
-const FILE: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
-const NEW: OFlags = FILE.union(OFlags::CREATE).union(OFlags::EXCL);
-
-static OPEN_EXISTING: OpenHow = how(FILE, 0);
-static OPEN_EXISTING_DIRECT: OpenHow = how(FILE.union(OFlags::DIRECT), 0);
-static OPEN_NEW: OpenHow = how(NEW, 0o600);
-static OPEN_NEW_DIRECT: OpenHow = how(NEW.union(OFlags::DIRECT), 0o600);
-static OPEN_DIRECTORY: OpenHow = how(OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC), 0);
-
-const fn how(flags: OFlags, mode: u64) -> OpenHow {
-    OpenHow::new().flags(flags.bits() as u64).mode(mode).resolve(RESOLVE)
+const fn how(flags: OFlags, mode: u32) -> OpenHow {
+    OpenHow::new().flags(flags.bits() as u64).mode(mode as u64).resolve(BENEATH.bits())
 }
 
 /// The few ways in which files are opened are statics, so their addresses are good for ever.

@@ -1,13 +1,11 @@
 //! The ring itself: entered and read. Knows entries and numbers; operations and handles are above it.
 
 use super::arena::Arena;
-use super::counters::RingCounters;
-use super::options::UringOptions;
 use super::setup;
-use super::setup_error::SetupError;
 use crate::buffer::Pool;
 use crate::capabilities;
 use crate::disk::Wait;
+use crate::host::{DiskCounters, DiskOptions, SetupError};
 use crate::host_clock::boot_ns;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
@@ -36,7 +34,7 @@ pub(super) struct Ring {
     arena: Arena,
     files: u32,
     truncates: bool,
-    counters: Arc<RingCounters>,
+    counters: Arc<DiskCounters>,
     /// Completions taken and not yet handled.
     pub landed: Vec<Landed>,
 }
@@ -44,7 +42,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Sets up a ring and the arena that it reads and writes, with `lock` in slot 0 of its file table.
     pub(super) fn open(
-        options: &UringOptions,
+        options: &DiskOptions,
         arena_bytes: usize,
         lock: BorrowedFd<'_>,
     ) -> Result<(Ring, Pool, capabilities::Ring), SetupError> {
@@ -54,28 +52,29 @@ impl Ring {
     /// As `open`, without trying the setups above rung `first`: what an older kernel would give.
     fn open_from(
         first: usize,
-        options: &UringOptions,
+        options: &DiskOptions,
         arena_bytes: usize,
         lock: BorrowedFd<'_>,
     ) -> Result<(Ring, Pool, capabilities::Ring), SetupError> {
         let mut report = capabilities::Ring::default();
         let io = setup::build(first, options.entries, &mut report)?;
-        let supported = setup::supported_opcodes(&io)?;
-        let (pool, arena) = Arena::register(&io, arena_bytes, options.arena_bytes_min, &mut report)?;
+        let supported = setup::supported_opcodes(&io, options.entries)?;
+        let (pool, arena) = Arena::register(&io, arena_bytes, options, &mut report)?;
         let files = setup::register_files(&io, options.files_max, lock, &mut report);
-        setup::limit_workers(&io, options.io_wq_workers, &mut report);
+        setup::limit_workers(&io, options.workers, &mut report);
         setup::restrict(&io, &supported, &mut report);
         let enabled = io.submitter().register_enable_rings();
-        enabled.map_err(|error| SetupError::from_ring_call("io_uring_register", errno(&error)))?;
+        let refused = |call, errno| SetupError::from_ring_call(call, errno, setup::ring_bytes(options.entries));
+        enabled.map_err(|error| refused("io_uring_register", errno(&error)))?;
         let truncates = supported.contains(&opcode::Ftruncate::CODE);
         if !truncates {
             report.reasons.push("The kernel has no FTRUNCATE (6.9): lengths are changed by a blocking call.".into());
         }
-        let counters = Arc::new(RingCounters::default());
+        let counters = Arc::new(DiskCounters::default());
         let mut ring = Ring { io, arena, files, truncates, counters, landed: Vec::new() };
         // One empty call, so that a policy against io_uring_enter is met now and not at the first write.
         if let Err(errno @ (Errno::PERM | Errno::ACCESS | Errno::NOSYS)) = ring.enter(false, None) {
-            return Err(SetupError::from_ring_call("io_uring_enter", errno));
+            return Err(refused("io_uring_enter", errno));
         }
         Ok((ring, pool, report))
     }
@@ -94,7 +93,7 @@ impl Ring {
         self.truncates
     }
 
-    pub(super) fn counters(&self) -> &Arc<RingCounters> {
+    pub(super) fn counters(&self) -> &Arc<DiskCounters> {
         &self.counters
     }
 
@@ -173,7 +172,8 @@ impl Ring {
             Some(limit) => submitter.submit_with_args(want, &SubmitArgs::new().timespec(&Timespec::from(limit))),
             None => submitter.submit_and_wait(want),
         };
-        self.counters.entered(*taken.as_ref().unwrap_or(&0) as u64);
+        self.counters.called(1);
+        self.counters.submitted_more(*taken.as_ref().unwrap_or(&0) as u64);
         taken.map_err(|error| errno(&error))
     }
 

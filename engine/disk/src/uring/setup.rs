@@ -1,10 +1,9 @@
 //! How a ring is set up: the best that the kernel has, made disabled, filled and restricted. What was obtained, and why not
 //! more, goes into the report.
 
-use super::limits;
 use super::ring::errno;
-use super::setup_error::SetupError;
 use crate::capabilities;
+use crate::host::{SetupError, limits, probe};
 use io_uring::register::Restriction;
 use io_uring::{IoUring, Probe, opcode, squeue};
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -58,21 +57,29 @@ pub(super) fn build(first: usize, entries: u32, report: &mut capabilities::Ring)
             }
             Ok(_) => return Err(too_old("completions that are never dropped, and waits with a limit")),
             Err(Errno::INVAL) => report.reasons.push(format!("The kernel does not know {}.", flags.join(" | "))),
-            Err(errno) => return Err(SetupError::from_ring_call("io_uring_setup", errno)),
+            Err(errno) => return Err(SetupError::from_ring_call("io_uring_setup", errno, ring_bytes(entries))),
         }
     }
     Err(too_old("io_uring rings that start disabled"))
 }
 
+/// About what a ring takes by itself, in bytes: its entries, and the two queues that name them.
+pub(super) fn ring_bytes(entries: u32) -> u64 {
+    let entries = u64::from(entries.max(1).next_power_of_two());
+    let whole_pages = |bytes: u64| bytes.next_multiple_of(4096);
+    whole_pages(entries * 64) + whole_pages(entries * (4 * 16 + 4) + 512)
+}
+
 fn too_old(missing: &str) -> SetupError {
-    SetupError::KernelTooOld { release: super::probe::kernel_release(), missing: missing.into() }
+    SetupError::KernelTooOld { release: probe::kernel_release(), missing: missing.into() }
 }
 
 /// The opcodes of ours that the kernel has; an error when it lacks one that is needed.
-pub(super) fn supported_opcodes(io: &IoUring) -> Result<Vec<u8>, SetupError> {
+pub(super) fn supported_opcodes(io: &IoUring, entries: u32) -> Result<Vec<u8>, SetupError> {
     let mut probe = Probe::new();
     let answer = io.submitter().register_probe(&mut probe);
-    answer.map_err(|error| SetupError::from_ring_call("io_uring_register", errno(&error)))?;
+    let refused = |error| SetupError::from_ring_call("io_uring_register", errno(&error), ring_bytes(entries));
+    answer.map_err(refused)?;
     if let Some((_, name)) = OPCODES_NEEDED.iter().find(|(code, _)| !probe.is_supported(*code)) {
         return Err(too_old(&format!("the io_uring operation {name}")));
     }

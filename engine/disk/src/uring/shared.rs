@@ -3,50 +3,35 @@
 //! No borrow of the ring or of the descriptors is held while an operation is finished, since that wakes futures and drops
 //! handles.
 
-use super::counters::RingCounters;
 use super::descriptors::Descriptors;
 use super::operation::{self, Answer, CANCEL, DOORBELL, Parts, Prepared, Sleeps};
 use super::ring::{Landed, Ring};
-use super::root::RootLock;
 use crate::buffer::Pool;
 use crate::capabilities::Capabilities;
 use crate::disk::{Access, Operation, Success, Wait};
-use crate::doorbell::Doorbell;
-use crate::error::{DiskError, Verb};
-use crate::handle::{Directory, File, Released};
+use crate::error::DiskError;
+use crate::handle::Directory;
+use crate::host::ways::check_file;
+use crate::host::{Base, Opened, RootLock};
 use crate::host_clock::HostClock;
-use crate::slot::{InFlight, Slots, Token};
+use crate::slot::Token;
 use io_uring::{opcode, types};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 pub(super) struct Shared {
-    /// Counted, so that a drain that fails can leak it; likewise the slots, the pool, the descriptors and the lock.
+    /// Counted, so that a drain that fails can leak it; likewise the sleeps and the descriptors.
     pub(super) ring: Rc<RefCell<Ring>>,
-    pub(super) slots: Slots,
     pub(super) sleeps: Rc<RefCell<Sleeps>>,
     pub(super) descriptors: Rc<RefCell<Descriptors>>,
-    pub(super) pool: Pool,
-    /// Started and not yet handed to the ring.
-    pub(super) queue: RefCell<VecDeque<Token>>,
     /// Answered before the ring saw them.
     answered: RefCell<Vec<(Token, Result<Success, Errno>)>>,
-    released: Released,
-    root: Directory,
-    doorbell: Doorbell,
     pub(super) doorbell_watched: Cell<bool>,
-    capabilities: Rc<Capabilities>,
-    pub(super) clock: HostClock,
-    /// Why the ring is of no more use.
-    pub(super) failed: Cell<Option<Errno>>,
-    pub(super) process: rustix::process::Pid,
-    /// Last, so that nothing of ours is left when it is given up.
-    pub(super) lock: Arc<RootLock>,
+    /// Last, since the ring knows its pool, and nothing of ours may be left when the lock is given up.
+    pub(super) base: Base,
 }
 
 impl Shared {
@@ -57,67 +42,18 @@ impl Shared {
         lock: Arc<RootLock>,
         clock: HostClock,
     ) -> Result<Shared, DiskError> {
-        let failed = |errno| DiskError::new(Verb::Setup, lock.path().to_string_lossy(), errno);
         let mut descriptors = Descriptors::new(ring.files());
-        let released = Released::default();
-        let root = rustix::io::fcntl_dupfd_cloexec(lock.directory(), 0).map_err(failed)?;
-        let root = Directory::new(descriptors.insert_plain(root), ".".into(), &released);
-        let doorbell = Doorbell::new().map_err(failed)?;
+        let counters = ring.counters().clone();
+        let insert = |root| descriptors.insert_plain(root);
+        let base = Base::new(pool, capabilities, counters, lock, clock, insert)?;
         Ok(Shared {
             ring: Rc::new(RefCell::new(ring)),
-            slots: Slots::default(),
             sleeps: Rc::default(),
             descriptors: Rc::new(RefCell::new(descriptors)),
-            pool,
-            queue: RefCell::default(),
             answered: RefCell::default(),
-            released,
-            root,
-            doorbell,
             doorbell_watched: Cell::new(false),
-            capabilities: Rc::new(capabilities),
-            clock,
-            failed: Cell::new(None),
-            process: rustix::process::getpid(),
-            lock,
+            base,
         })
-    }
-
-    pub(super) fn counters(&self) -> Arc<RingCounters> {
-        self.ring.borrow().counters().clone()
-    }
-
-    pub(super) fn lock(&self) -> Arc<RootLock> {
-        self.lock.clone()
-    }
-
-    pub(super) fn root(&self) -> Directory {
-        self.root.clone()
-    }
-
-    /// Whether this is the root, whose place while it is listed all rings of a store share.
-    pub(super) fn is_root(&self, directory: &Directory) -> bool {
-        directory.number() == self.root.number()
-    }
-
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    pub(super) fn doorbell(&self) -> Doorbell {
-        self.doorbell.clone()
-    }
-
-    pub(super) fn capabilities(&self) -> Rc<Capabilities> {
-        self.capabilities.clone()
-    }
-
-    pub(super) fn take_failed_flush(&self) -> Option<DiskError> {
-        self.slots.take_failed_flush()
-    }
-
-    pub(super) fn in_flight(&self) -> usize {
-        self.slots.flying()
     }
 
     pub(super) fn with_descriptor<R>(
@@ -129,24 +65,15 @@ impl Shared {
         descriptors.descriptor(directory.number()).ok_or(Errno::BADF).and_then(look)
     }
 
-    pub(super) fn start(&self, operation: Operation) -> InFlight {
-        let (token, in_flight) = self.slots.begin(operation);
-        self.queue.borrow_mut().push_back(token);
-        in_flight
-    }
-
     /// Submits, waits and completes. See [`crate::Disk::turn`].
     pub(super) fn turn(&self, wait: Wait) -> Result<(), DiskError> {
         self.close_released();
-        let turned = match self.failed.get() {
+        let turned = match self.base.failed.get() {
             Some(errno) => Err(errno),
             None => self.cycle(wait),
         };
         self.settle();
-        turned.map_err(|errno| {
-            self.failed.set(Some(errno));
-            DiskError::new(Verb::Turn, self.lock.path().to_string_lossy(), errno)
-        })
+        self.base.turned(turned)
     }
 
     fn cycle(&self, wait: Wait) -> Result<(), Errno> {
@@ -159,7 +86,7 @@ impl Shared {
 
     /// Closes what has no handle left.
     fn close_released(&self) {
-        while let Some(number) = self.released.take() {
+        while let Some(number) = self.base.take_released() {
             self.descriptors.borrow_mut().close(number, &self.ring.borrow());
         }
     }
@@ -169,7 +96,7 @@ impl Shared {
     /// A watch completes once for each ring of the bell, so the bell's counter need not be read each time (64 bits of rings
     /// do not overflow). A new watch however completes at once when the counter is not 0, so here it is read.
     fn watch_doorbell(&self, ring: &mut Ring) -> Result<(), Errno> {
-        let Some(event) = self.doorbell.event().filter(|_| !self.doorbell_watched.get()) else { return Ok(()) };
+        let Some(event) = self.base.doorbell.event().filter(|_| !self.doorbell_watched.get()) else { return Ok(()) };
         let rung = rustix::io::read(event, &mut [0; 8]).is_ok();
         let events = rustix::event::PollFlags::IN.bits().into();
         let watch = opcode::PollAdd::new(types::Fd(event.as_raw_fd()), events).multi(true).build().user_data(DOORBELL);
@@ -185,10 +112,10 @@ impl Shared {
 
     /// Hands to the ring what was started.
     fn push_queued(&self, ring: &mut Ring) -> Result<(), Errno> {
-        let direct = self.capabilities.direct.effective;
+        let direct = self.base.capabilities.direct.effective;
         loop {
-            let Some(token) = self.queue.borrow_mut().pop_front() else { return Ok(()) };
-            let prepared = self.slots.with(token, |operation| {
+            let Some(token) = self.base.queue.borrow_mut().pop_front() else { return Ok(()) };
+            let prepared = self.base.slots.with(token, |operation| {
                 let parts = Parts {
                     descriptors: &self.descriptors.borrow(),
                     arena: ring.arena(),
@@ -205,7 +132,7 @@ impl Shared {
                     // `sleeps` until then; ways to open are statics.
                     let pushed = unsafe { ring.push(&entry) };
                     if let Err(errno) = pushed {
-                        self.queue.borrow_mut().push_front(token);
+                        self.base.queue.borrow_mut().push_front(token);
                         return Err(errno);
                     }
                 }
@@ -219,7 +146,7 @@ impl Shared {
     pub(super) fn settle(&self) {
         let mut answered = std::mem::take(&mut *self.answered.borrow_mut());
         for (token, result) in answered.drain(..) {
-            self.finish(token, result);
+            self.base.finish(token, result);
         }
         let mut landed = std::mem::take(&mut self.ring.borrow_mut().landed);
         let count = landed.len() as u64;
@@ -243,58 +170,31 @@ impl Shared {
     }
 
     fn complete(&self, token: Token, result: i32) {
-        let read = self.slots.with(token, |operation| {
+        let read = self.base.slots.with(token, |operation| {
             let answer = operation::answer(operation, result);
-            let opened = matches!(answer, Ok(Answer::File(..) | Answer::Directory(_)));
             if matches!(operation, Operation::Sleep { .. }) {
                 self.sleeps.borrow_mut().remove(&token);
             }
-            (answer, opened.then(|| operation.path()))
+            answer
         });
-        let Some((answer, path)) = read else { return };
-        let path = path.unwrap_or_else(|| self.root.path().clone());
+        let Some(answer) = read else { return };
+        let admit = |opened| self.base.admit(token, opened);
         let result = answer.and_then(|answer| match answer {
             Answer::Done => Ok(Success::Done),
             Answer::Moved(bytes) => Ok(Success::Moved(bytes)),
-            Answer::File(descriptor, access) => self.admit_file(descriptor, path, access).map(Success::File),
-            Answer::Directory(descriptor) => Ok(Success::Directory(self.admit_directory(descriptor, path))),
+            Answer::File(descriptor, access) => self.admit_file(descriptor, access).map(admit),
+            Answer::Directory(descriptor) => {
+                let number = self.descriptors.borrow_mut().insert_plain(descriptor);
+                Ok(admit(Opened::Directory(number)))
+            }
         });
-        self.finish(token, result);
+        self.base.finish(token, result);
     }
 
-    pub(super) fn finish(&self, token: Token, result: Result<Success, Errno>) {
-        let result = result.map_err(|errno| {
-            let about = self.slots.with(token, |operation| (operation.verb(), operation.path()));
-            let (verb, path) = about.unwrap_or_else(|| (Verb::Turn, self.root.path().clone()));
-            DiskError::new(verb, path, errno)
-        });
-        self.slots.finish(token, result);
-    }
-
-    fn admit_file(&self, descriptor: OwnedFd, path: Arc<str>, access: Access) -> Result<File, Errno> {
+    fn admit_file(&self, descriptor: OwnedFd, access: Access) -> Result<Opened, Errno> {
         let stat = rustix::fs::fstat(&descriptor)?;
         check_file(&stat)?;
         let number = self.descriptors.borrow_mut().insert_file(descriptor, &self.ring.borrow());
-        let direct = access == Access::Auto && self.capabilities.direct.effective;
-        Ok(File::new(number, path, stat.st_size as u64, direct, &self.released))
+        Ok(Opened::File(number, stat.st_size as u64, access))
     }
-
-    fn admit_directory(&self, descriptor: OwnedFd, path: Arc<str>) -> Directory {
-        let number = self.descriptors.borrow_mut().insert_plain(descriptor);
-        Directory::new(number, path, &self.released)
-    }
-}
-
-/// A file of ours that nobody can reach under another name, nor have swapped for something else than a file.
-pub(super) fn check_file(stat: &Stat) -> Result<(), Errno> {
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Errno::PERM);
-    }
-    if stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(Errno::PERM);
-    }
-    if stat.st_nlink != 1 {
-        return Err(Errno::MLINK);
-    }
-    Ok(())
 }

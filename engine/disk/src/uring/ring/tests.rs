@@ -6,7 +6,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 fn ring(lock: &OwnedFd, entries: u32) -> (Ring, Pool) {
-    let options = UringOptions { entries, ..UringOptions::default() };
+    let options = DiskOptions { entries, ..DiskOptions::default() };
     let (ring, pool, report) = Ring::open(&options, 1 << 20, lock.as_fd()).expect("a ring");
     assert!(report.restricted && report.files_registered, "{report:?}");
     (ring, pool)
@@ -108,7 +108,7 @@ fn a_closed_file_is_held_by_nobody_the_rings_table_included() {
 fn rings_of_older_kernels_wait_and_poll_alike() {
     let place = tempfile::tempdir().expect("a temporary directory");
     for first in 0..3 {
-        let options = UringOptions { entries: 4, ..UringOptions::default() };
+        let options = DiskOptions { entries: 4, ..DiskOptions::default() };
         let (mut ring, _pool, report) =
             Ring::open_from(first, &options, 1 << 20, lock_file(&place).as_fd()).expect("a ring");
         println!("{:?}", report.flags);

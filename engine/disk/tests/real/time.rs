@@ -1,6 +1,6 @@
 //! How long turns and sleeps last, and what ends them.
 
-use crate::support::{filled, make_file, open_at, options, place, ready, run};
+use crate::support::{filled, make_file, on_ring, open_at, options, place, ready, run};
 use std::time::{Duration, Instant};
 use strandline_disk::{BLOCK, Disk, Operation, Position, Wait, transfer};
 
@@ -90,7 +90,11 @@ fn a_turn_makes_one_system_call_or_none() {
         let before = disk.counters().enters();
         let (_, result) = run(&disk, transfer::write(&disk, &file, filled(&disk, BLOCK, 1), Position(0), true));
         result.expect("written");
-        assert_eq!(disk.counters().enters(), before + 1, "one call submits, waits and completes");
+        let calls = disk.counters().enters() - before;
+        match on_ring(&disk) {
+            true => assert_eq!(calls, 1, "one call submits, waits and completes"),
+            false => assert!(calls <= 3, "{calls} calls wake a thread, wait, and clear what woke it"),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the host allows, found out once for each root: the part of the capability report that no ring changes.
 
-use super::{direct, drive, filesystem, limits};
+use super::options::DirectMode;
+use super::{Backend, direct, drive, filesystem, limits};
 use crate::barrier;
 use crate::capabilities::{Capabilities, Direct, Drive, Filesystem, Journal};
 use rustix::fd::BorrowedFd;
@@ -10,7 +11,7 @@ const MEMLOCK_COMFORTABLE: u64 = 16 << 20;
 
 /// The host, as found.
 #[derive(Clone, Debug)]
-pub(super) struct Host {
+pub(crate) struct Host {
     kernel: String,
     filesystem: Filesystem,
     drive: Drive,
@@ -21,7 +22,7 @@ pub(super) struct Host {
 
 impl Host {
     /// Looks at everything. Blocks, and warns once where direct I/O does not work.
-    pub(super) fn probe(root: BorrowedFd<'_>) -> Host {
+    pub(crate) fn probe(root: BorrowedFd<'_>) -> Host {
         let (mut filesystem, device) = filesystem::inspect(root);
         let trial = direct::run(root);
         filesystem.reflink = trial.reflink;
@@ -38,15 +39,16 @@ impl Host {
         }
     }
 
-    /// The report without its ring.
-    pub(super) fn report(&self, allow_direct: bool) -> Capabilities {
-        let direct = if allow_direct {
-            self.direct.clone()
-        } else {
-            direct::buffered(self.direct.reported, "switched off by the options".into())
+    /// The report, without what a ring was given.
+    pub(crate) fn report(&self, backend: Backend, access: DirectMode) -> Capabilities {
+        let direct = match access {
+            DirectMode::Auto => self.direct.clone(),
+            DirectMode::Off => direct::buffered(self.direct.reported, "switched off by the options".into()),
         };
+        // Plain calls lock no memory.
+        let memlock_bytes = self.memlock_bytes.filter(|_| backend == Backend::Uring);
         Capabilities {
-            backend: "uring".into(),
+            backend: backend.to_string(),
             kernel: self.kernel.clone(),
             filesystem: self.filesystem.clone(),
             drive: self.drive.clone(),
@@ -54,14 +56,14 @@ impl Host {
             direct,
             fallocate: self.fallocate.clone(),
             memlock_bytes: self.memlock_bytes,
-            warnings: warnings(&self.filesystem, self.memlock_bytes),
+            warnings: warnings(&self.filesystem, memlock_bytes),
             ..Capabilities::default()
         }
     }
 }
 
 /// What `uname -r` prints.
-pub(super) fn kernel_release() -> String {
+pub(crate) fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 

@@ -4,11 +4,12 @@ use crate::mounted::Mounted;
 use crate::support::{filled, make_file, open_at, options, place, run};
 use std::fs;
 use strandline_disk::capabilities::{Capabilities, Journal};
-use strandline_disk::uring::{DirectMode, UringDisk, UringOptions};
+use strandline_disk::host::{DirectMode, DiskOptions};
+use strandline_disk::real::RealDisk;
 use strandline_disk::{BLOCK, Disk, File, Position, Verb, transfer};
 
 /// Writes and syncs two files, overwrites both, and ends with one barrier. Gives what they then hold.
-fn overwrite_two(disk: &UringDisk) -> [Vec<u8>; 2] {
+fn overwrite_two(disk: &RealDisk) -> [Vec<u8>; 2] {
     let files = ["one", "two"].map(|name| make_file(disk, &disk.root(), name).expect("made"));
     let put = |file: &File, seed: u8| {
         let written = filled(disk, 4 * BLOCK, seed);
@@ -30,7 +31,7 @@ fn overwrite_two(disk: &UringDisk) -> [Vec<u8>; 2] {
 fn a_barrier_is_answered_and_leaves_what_was_written() {
     for access in [DirectMode::Auto, DirectMode::Off] {
         let place = place();
-        let disk = open_at(place.path(), &UringOptions { access, ..options() });
+        let disk = open_at(place.path(), &DiskOptions { access, ..options() });
         let report = &disk.capabilities().barrier;
         assert!(!report.reason.is_empty());
         assert!(!report.allowed || disk.capabilities().direct.effective, "{report:?}");

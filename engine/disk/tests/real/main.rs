@@ -1,4 +1,5 @@
-//! The ring's disk on real files, seen from outside. Each test is named as the sentence that it defends.
+//! The disk on real files, seen from outside: over a ring, and over plain system calls where the environment says so
+//! (`STRANDLINE_BACKEND=posix`). Each test is named as the sentence that it defends.
 
 mod barriers;
 mod closing;

@@ -1,14 +1,15 @@
 //! Bytes in, bytes out.
 
 use crate::skipped::skipped;
-use crate::support::{filled, make_file, name, open_at, open_file, options, place, run};
+use crate::support::{filled, make_file, name, on_ring, open_at, open_file, options, place, run};
 use futures_util::future::join_all;
 use rustix::io::Errno;
 use std::fs;
-use strandline_disk::uring::{DirectMode, UringDisk, UringOptions};
+use strandline_disk::host::{DirectMode, DiskOptions};
+use strandline_disk::real::RealDisk;
 use strandline_disk::{BLOCK, Disk, Operation, Pool, Position, transfer};
 
-pub fn round_trip(disk: &UringDisk) {
+pub fn round_trip(disk: &RealDisk) {
     let file = make_file(disk, &disk.root(), "data.0").expect("a new file");
     assert_eq!(file.is_direct(), disk.capabilities().direct.effective);
     let written = filled(disk, 8 * BLOCK, 7);
@@ -35,7 +36,7 @@ fn what_is_written_is_read_back_direct_and_buffered_and_in_memory() {
     println!("{:#?}", disk.capabilities());
     round_trip(&disk);
     let cached = place();
-    let disk = open_at(cached.path(), &UringOptions { access: DirectMode::Off, ..options() });
+    let disk = open_at(cached.path(), &DiskOptions { access: DirectMode::Off, ..options() });
     assert!(!disk.capabilities().direct.effective);
     round_trip(&disk);
     if let Ok(memory) = tempfile::tempdir_in("/dev/shm") {
@@ -87,6 +88,9 @@ fn memory_of_another_pool_is_moved_too() {
 fn durable_writes_into_written_extents_start_no_kernel_worker() {
     let place = place();
     let disk = open_at(place.path(), &options());
+    if !on_ring(&disk) {
+        return;
+    }
     let lock = disk.lock();
     let file = make_file(&disk, &disk.root(), "x").expect("made");
     let (_, result) = run(&disk, transfer::write(&disk, &file, filled(&disk, 64 * BLOCK, 1), Position(0), true));
@@ -94,12 +98,12 @@ fn durable_writes_into_written_extents_start_no_kernel_worker() {
     run(&disk, transfer::sync(&disk, &file)).expect("synced");
     // Another thread measures, since workers belong to threads and linger.
     let measure = move || {
-        let disk = UringDisk::open_locked(lock, &options()).expect("a disk");
+        let disk = RealDisk::open_locked(lock, &options()).expect("a disk");
         let file = open_file(&disk, &disk.root(), "x").expect("opened");
         if !file.is_direct() {
             return skipped("a buffered durable write waits for the drive in a worker");
         }
-        assert_eq!(workers(), 0, "opening a known file needs none");
+        assert_eq!(kernel_workers(), 0, "opening a known file needs none");
         for round in 0..64_u64 {
             let start = |part: u64| {
                 let position = Position((round * 4 + part) % 64 * BLOCK as u64);
@@ -110,9 +114,9 @@ fn durable_writes_into_written_extents_start_no_kernel_worker() {
                 run(&disk, in_flight).result.expect("written");
             }
         }
-        assert_eq!(workers(), 0);
+        assert_eq!(kernel_workers(), 0);
         run(&disk, transfer::sync(&disk, &file)).expect("synced");
-        assert!(workers() > 0, "a sync needs one, so they are seen");
+        assert!(kernel_workers() > 0, "a sync needs one, so they are seen");
     };
     std::thread::spawn(measure).join().expect("no panic");
 }
@@ -121,28 +125,31 @@ fn durable_writes_into_written_extents_start_no_kernel_worker() {
 fn dl_01_unlinks_start_no_more_kernel_workers_than_their_ring_was_given() {
     let place = place();
     let disk = open_at(place.path(), &options());
+    if !on_ring(&disk) {
+        return;
+    }
     let mut most = Vec::new();
-    for io_wq_workers in [1, 2, 8] {
-        let names: Vec<String> = (0..512).map(|number| format!("{io_wq_workers}-{number}")).collect();
+    for workers in [1, 2, 8] {
+        let names: Vec<String> = (0..512).map(|number| format!("{workers}-{number}")).collect();
         names.iter().for_each(|text| fs::write(place.path().join(text), "x").expect("written"));
         let lock = disk.lock();
         let unlink = move || {
-            let disk = UringDisk::open_locked(lock, &UringOptions { io_wq_workers, ..options() }).expect("a disk");
+            let disk = RealDisk::open_locked(lock, &DiskOptions { workers, ..options() }).expect("a disk");
             let (root, names) = (disk.root(), names.iter().map(|text| name(text)).collect::<Vec<_>>());
             let unlinked = join_all(names.iter().map(|name| transfer::unlink(&disk, &root, name)));
             run(&disk, unlinked).into_iter().for_each(|result| result.expect("unlinked"));
             // Those that have nothing to do linger for seconds.
-            workers()
+            kernel_workers()
         };
         let seen = std::thread::spawn(unlink).join().expect("no panic");
-        assert!((1..=io_wq_workers as usize).contains(&seen), "{seen} workers where {io_wq_workers} are allowed");
+        assert!((1..=workers as usize).contains(&seen), "{seen} workers where {workers} are allowed");
         most.push(seen);
     }
     println!("kernel workers seen for at most 1, 2 and 8: {most:?}");
 }
 
 /// Kernel workers of this thread.
-fn workers() -> usize {
+fn kernel_workers() -> usize {
     let mine = format!("iou-wrk-{}", rustix::thread::gettid().as_raw_nonzero());
     let tasks = fs::read_dir("/proc/self/task").expect("listed").filter_map(Result::ok);
     tasks.filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == mine)).count()

@@ -7,7 +7,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
-use strandline_disk::uring::{LOCK_NAME, Look, RootLock, UringDisk, UringOptions};
+use strandline_disk::host::{DiskOptions, LOCK_NAME, Look, RootLock};
+use strandline_disk::real::RealDisk;
 use strandline_disk::{BLOCK, Disk, EntryKind, Operation, Position, Wait, transfer};
 
 #[test]
@@ -68,7 +69,7 @@ fn another_mount_is_not_entered() {
     let Ok(lock) = RootLock::acquire(Path::new("/dev"), Duration::ZERO) else {
         return skipped("this needs a root of ours with a mount in it, which only root has in /dev");
     };
-    let disk = UringDisk::open_locked(lock, &options()).expect("a disk");
+    let disk = RealDisk::open_locked(lock, &options()).expect("a disk");
     let error = run(&disk, transfer::open_directory(&disk, &disk.root(), &name("shm"))).expect_err("refused");
     fs::remove_file(Path::new("/dev").join(LOCK_NAME)).expect("removed");
     assert_eq!(error.errno, Errno::XDEV);
@@ -110,7 +111,7 @@ fn names_and_directories_follow_their_operations() {
 #[test]
 fn files_beyond_the_rings_table_work_and_closed_ones_leave_nothing_open() {
     let place = place();
-    let disk = open_at(place.path(), &UringOptions { files_max: 4, ..options() });
+    let disk = open_at(place.path(), &DiskOptions { files_max: 4, ..options() });
     let root = disk.root();
     for round in 0..3 {
         let open = descriptors_below(place.path());

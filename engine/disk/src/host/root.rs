@@ -1,4 +1,4 @@
-//! The root directory and the lock on it. Owns both descriptors; knows nothing of rings.
+//! The root directory and the lock on it. Owns both descriptors; knows nothing of who carries operations out.
 
 use super::probe::Host;
 use super::setup_error::SetupError;
@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The lock file's name in the root. It also holds the store's identity, so it is written in place and never renamed.
@@ -17,10 +17,11 @@ pub const LOCK_NAME: &str = "strandline.id";
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// An open root directory that no other process may open. Shared by the rings of one store; the last one to go unlocks.
+/// An open root directory that no other process may open. Shared by the disks of one store; the last one to go unlocks.
 ///
 /// Each ring also keeps the lock's descriptor in its file table: a process that is killed frees its own descriptors at once
-/// while its writes still land, and only the ring's table lives as long as they do.
+/// while its writes still land, and only the ring's table lives as long as they do. Plain calls need nothing like it: a thread
+/// that the kernel holds in a write has the process's descriptors open until that write has ended.
 #[derive(Debug)]
 pub struct RootLock {
     path: PathBuf,
@@ -28,6 +29,7 @@ pub struct RootLock {
     lock: OwnedFd,
     process: rustix::process::Pid,
     host: OnceLock<Host>,
+    warned: Once,
 }
 
 impl RootLock {
@@ -40,7 +42,14 @@ impl RootLock {
         let path = root.join(LOCK_NAME);
         let lock = lock_within(&directory, &path, wait)?;
         let process = rustix::process::getpid();
-        Ok(Arc::new(RootLock { path: root.to_owned(), directory, lock, process, host: OnceLock::new() }))
+        Ok(Arc::new(RootLock {
+            path: root.to_owned(),
+            directory,
+            lock,
+            process,
+            host: OnceLock::new(),
+            warned: Once::new(),
+        }))
     }
 
     /// The root, as it was named.
@@ -49,17 +58,23 @@ impl RootLock {
         &self.path
     }
 
-    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.lock.as_fd()
     }
 
     /// What the host allows, probed once: the probe uses a file of fixed name, which two rings must not fight over.
-    pub(super) fn host(&self) -> &Host {
+    pub(crate) fn host(&self) -> &Host {
         self.host.get_or_init(|| Host::probe(self.directory()))
+    }
+
+    /// Warns once, however many disks of the store have to do without a ring.
+    pub(crate) fn warn_of_fallback(&self, reason: &SetupError) {
+        self.warned
+            .call_once(|| tracing::warn!(%reason, "there is no ring to be had: plain system calls serve instead"));
     }
 }
 

@@ -1,14 +1,15 @@
-//! Looking at names past the ring: what a directory holds, what kind each thing is, since when, and how a file begins.
+//! Looking at names past whoever carries operations out: what a directory holds, what kind each thing is, since when, and how a file begins.
 //!
 //! Nothing here writes, and no link is followed. A [`Look`] goes to any thread, so that who looks at ten thousand directories keeps no
 //! shard from its work.
 
 use super::root::RootLock;
+use super::ways::{BENEATH, check_file};
 use crate::buffer::BLOCK;
 use crate::disk::{Entry, EntryKind, Stat};
 use crate::error::{DiskError, Verb};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -21,12 +22,6 @@ pub struct Look(Arc<RootLock>);
 
 /// How much of a directory is listed by one system call.
 const LISTED_BYTES: usize = 16 << 10;
-
-/// Below the root, over no link and onto no other mount.
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS)
-    .union(ResolveFlags::NO_XDEV);
 
 impl Look {
     /// A look at the root that is locked.
@@ -87,7 +82,7 @@ impl Look {
             // A pipe or a device is not waited for.
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
             let file = self.open_beneath(path, flags)?;
-            super::shared::check_file(&rustix::fs::fstat(&file)?)?;
+            check_file(&rustix::fs::fstat(&file)?)?;
             let (mut block, mut done) = (Box::new([0; BLOCK]), 0);
             while done < BLOCK {
                 match rustix::io::pread(&file, &mut block[done..], done as u64) {
@@ -122,14 +117,14 @@ fn failed(verb: Verb, path: &[&OsStr], errno: Errno) -> DiskError {
 }
 
 /// The entries of a directory in name order, without `.` and `..`. Somebody else may list it at the same time.
-pub(super) fn list(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
+pub(crate) fn list(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let own = rustix::fs::openat(directory, c".", flags, Mode::empty())?;
     list_own(own.as_fd())
 }
 
 /// The same of a directory that nobody else lists through this descriptor: it need not be opened once more.
-pub(super) fn list_own(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
+pub(crate) fn list_own(directory: BorrowedFd<'_>) -> Result<Vec<Entry>, Errno> {
     // It may have been listed before.
     rustix::fs::seek(directory, SeekFrom::Start(0))?;
     let (mut entries, mut buffer) = (Vec::new(), [MaybeUninit::uninit(); LISTED_BYTES]);
@@ -170,7 +165,7 @@ fn kind(told: FileType) -> EntryKind {
 }
 
 /// What a name stands for.
-pub(super) fn stat(directory: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<Stat, Errno> {
+pub(crate) fn stat(directory: BorrowedFd<'_>, name: impl rustix::path::Arg) -> Result<Stat, Errno> {
     let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     // Before 1970, or past the end of time, is as good as unknown.
     let seconds = u64::try_from(stat.st_ctime).unwrap_or_default();

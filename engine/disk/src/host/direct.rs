@@ -13,7 +13,7 @@ const PROBE_NAME: &str = "strandline.probe";
 const CLONE_NAME: &str = "strandline.probe.clone";
 
 /// FALLOC_FL_WRITE_ZEROES, since Linux 6.17.
-pub(super) const WRITE_ZEROES: u32 = 0x80;
+pub(crate) const WRITE_ZEROES: u32 = 0x80;
 
 /// The types of file systems that live in memory (linux/magic.h).
 const TMPFS_MAGIC: u32 = 0x0102_1994;
