@@ -232,7 +232,10 @@ impl Scenario {
     /// Its cases; with `core`, those of the core set.
     pub fn cases(self, core: bool) -> Vec<&'static str> {
         match self {
-            Scenario::AppendLatency => append_latency::CASES.iter().map(|case| case.name).collect(),
+            Scenario::AppendLatency => {
+                let cases = append_latency::CASES.iter().map(|case| case.name);
+                cases.chain([append_latency::CASE_WITHOUT_RING]).collect()
+            }
             Scenario::AppendThroughput => append_throughput::CASES.iter().map(|case| case.name).collect(),
             Scenario::OpenLoop => open_loop::CASES.iter().map(|case| case.name).collect(),
             Scenario::Levels => levels::CASES.iter().map(|case| case.name).collect(),
@@ -380,7 +383,7 @@ mod tests {
             directories: None,
         };
         assert_eq!(plan.window(), Duration::from_secs(2));
-        assert_eq!(Scenario::AppendLatency.steps(plan), 24);
+        assert_eq!(Scenario::AppendLatency.steps(plan), 30);
         assert_eq!(Scenario::ManyLogs.steps(plan), 24);
         assert_eq!(Scenario::ManyLogs.steps(Plan { core: true, ..plan }), 6);
     }

@@ -51,6 +51,7 @@ const RESTARTS: &str = "sweeper/tests/passes/restarts.rs";
 const HOSTS: &str = "sweeper/tests/passes/hosts.rs";
 const PRESSURE: &str = "tests/tests/simulated/pressure.rs";
 const ROOT: &str = "engine/disk/tests/real/root.rs";
+const LIMITS: &str = "engine/disk/tests/real/limits.rs";
 
 /// Variant, file, test. The test names the variant.
 const REACHED: &[(&str, &str, &str)] = &[
@@ -277,10 +278,11 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("DecodeError::Unpack", STORED_UNIT, "a_length_that_lies_is_an_answer_and_no_records"),
     ("DecodeError::Field", RECORD_UNIT, "fields_that_never_may_be_are_refused_by_name"),
     ("DecodeError::Count", RECORD_UNIT, "a_payload_that_is_cut_short_or_goes_on_is_an_error_at_every_byte"),
-    ("SetupError::BlockedByPolicy", SETUP_UNIT, "a_refusal_names_who_refuses"),
-    ("SetupError::BlockedBySysctl", SETUP_UNIT, "a_refusal_names_who_refuses"),
-    ("SetupError::KernelTooOld", SETUP_UNIT, "a_refusal_names_who_refuses"),
-    ("SetupError::NoMemory", SETUP_UNIT, "a_refusal_names_who_refuses"),
+    ("SetupError::BlockedByPolicy", SETUP_UNIT, "ur_02_a_refusal_names_who_refuses"),
+    ("SetupError::BlockedBySysctl", SETUP_UNIT, "ur_02_a_refusal_names_who_refuses"),
+    ("SetupError::KernelTooOld", SETUP_UNIT, "ur_02_a_refusal_names_who_refuses"),
+    ("SetupError::NoMemory", LIMITS, "ur_01_where_not_even_the_ring_may_be_locked_the_error_names_limit_and_need"),
+    ("SetupError::UnknownBackend", LIMITS, "ur_13_a_backend_that_does_not_exist_is_refused_by_its_name"),
     ("SetupError::LockHeld", ROOT, "a_second_opener_is_refused_and_let_in_after_the_first_has_gone"),
     ("SetupError::NotADirectory", ROOT, "a_root_that_is_not_safe_is_refused"),
     ("SetupError::NotOurs", ROOT, "a_root_that_is_not_safe_is_refused"),

@@ -1,7 +1,9 @@
-//! The public API on the real ring, in temporary directories, as any user.
+//! The public API on real files, in temporary directories, as any user: over a ring, and over plain system calls where the
+//! environment says so (`STRANDLINE_BACKEND=posix`).
 
 mod answers;
 mod append;
+mod backends;
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,11 +1,13 @@
 //! What becomes of operations that nobody waits for, and of those in flight when a disk goes.
 
-use crate::support::{descriptors_below, filled, make_file, name, open_at, options, place, ready, run};
+use crate::support::{descriptors_below, filled, make_file, name, on_ring, open_at, options, place, ready, run};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fs;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use strandline_disk::host::{Backend, DiskOptions, SetupError};
+use strandline_disk::real::RealDisk;
 use strandline_disk::{Access, BLOCK, Disk, OpenFile, Operation, Position, SharedBuffer, Success, Wait, transfer};
 
 const PIECE: usize = 16 * BLOCK;
@@ -167,4 +169,37 @@ fn a_ring_never_touches_what_is_shared() {
         }
     });
     assert_eq!((disk.pool().lent_bytes(), disk.pool().free_bytes()), (0, disk.pool().largest()));
+}
+
+/// A child has none of the threads that carry calls out: a turn in it says so, and its copy of the disk goes without a word.
+#[test]
+fn a_forked_child_is_refused_and_leaves_its_parents_disk_alone() {
+    let place = place();
+    let disk = open_at(place.path(), &DiskOptions { backend: Backend::Posix, ..options() });
+    if on_ring(&disk) {
+        // The environment overrules the options: of a ring the child has not even the memory.
+        return;
+    }
+    let file = make_file(&disk, &disk.root(), "x").expect("made");
+    let buffer = filled(&disk, PIECE, 9);
+    let write = Operation::Write { file: file.clone(), buffer, span: 0..PIECE, position: Position(0), durable: true };
+    let mut write = disk.start(write);
+    disk.turn(Wait::No).expect("a turn");
+    // SAFETY: the child touches its own copies only, and ends without running anything that was registered for an exit.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = disk.turn(Wait::Event).expect_err("nobody would ever answer").errno == Errno::CHILD;
+        std::mem::forget(write);
+        drop((file, disk));
+        // SAFETY: it ends the child at once.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 1;
+    // SAFETY: it waits for the child that was just made, and writes its status to `status`.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child saw something else");
+    let outcome = run(&disk, &mut write);
+    assert!(matches!(outcome.result, Ok(Success::Moved(PIECE))), "{:?}", outcome.result);
+    let locked = RealDisk::open(place.path(), &options()).expect_err("the parent keeps the lock");
+    assert!(matches!(locked, SetupError::LockHeld { .. }), "{locked}");
 }

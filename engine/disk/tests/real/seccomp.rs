@@ -6,13 +6,21 @@ fn op(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
 
 /// Makes system call `number` answer `errno` in this thread.
 pub fn refuse(number: u32, errno: i32) {
-    let program = [
+    set(&refusal(number, errno), 0);
+}
+
+/// Makes it answer so in all threads of this process.
+pub fn refuse_everywhere(number: u32, errno: i32) {
+    set(&refusal(number, errno), libc::SECCOMP_FILTER_FLAG_TSYNC);
+}
+
+fn refusal(number: u32, errno: i32) -> [libc::sock_filter; 4] {
+    [
         op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
         op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
         op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    set(&program, 0);
+    ]
 }
 
 /// Makes every mapping of a file the end of this process, in all its threads.
