@@ -161,3 +161,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,14 @@
 //! A barrier on real files, and on real file systems what the report says of barriers.
 
 use crate::mounted::Mounted;
-use crate::support::{filled, make_file, open_at, options, place, run};
+use crate::seccomp;
+use crate::support::{filled, make_file, on_ring, open_at, options, place, run};
+use rustix::io::Errno;
 use std::fs;
 use strandline_disk::capabilities::{Capabilities, Journal};
-use strandline_disk::host::{DirectMode, DiskOptions};
+use strandline_disk::host::{Backend, DirectMode, DiskOptions};
 use strandline_disk::real::RealDisk;
-use strandline_disk::{BLOCK, Disk, File, Position, Verb, transfer};
+use strandline_disk::{BLOCK, Disk, DiskError, File, Position, Verb, transfer};
 
 /// Writes and syncs two files, overwrites both, and ends with one barrier. Gives what they then hold.
 fn overwrite_two(disk: &RealDisk) -> [Vec<u8>; 2] {
@@ -67,6 +69,41 @@ fn a_journalled_ext4_allows_one_barrier_for_two_files() {
     for (name, bytes) in ["one", "two"].into_iter().zip(written) {
         assert_eq!(fs::read(mounted.root().join(name)).expect("there"), bytes);
     }
+}
+
+/// A kernel that refuses exactly what makes things durable shows that it is asked for it, by the threads that inherit the filter.
+#[test]
+fn over_plain_calls_what_is_to_be_durable_is_asked_for_as_such() {
+    const REFUSED: Errno = Errno::NOTRECOVERABLE;
+    let errno = REFUSED.raw_os_error();
+    let filtered = move |filter: fn(i32), durable: bool, sync: bool, names: bool| {
+        let look = move || {
+            let place = place();
+            filter(errno);
+            let disk = open_at(place.path(), &DiskOptions { backend: Backend::Posix, ..options() });
+            if on_ring(&disk) {
+                return; // The environment overrules the options.
+            }
+            let file = make_file(&disk, &disk.root(), "x").expect("made");
+            let write =
+                |durable| run(&disk, transfer::write(&disk, &file, filled(&disk, BLOCK, 1), Position(0), durable));
+            write(false).1.expect("what is not durable needs nothing of it");
+            let refused = |result: Result<(), DiskError>| result.is_err_and(|error| error.errno == REFUSED);
+            assert_eq!(refused(write(true).1), durable);
+            assert_eq!(refused(run(&disk, transfer::sync(&disk, &file))), sync);
+            assert_eq!(refused(run(&disk, transfer::barrier(&disk, &file))), sync);
+            assert_eq!(refused(run(&disk, transfer::sync_directory(&disk, &disk.root()))), names);
+        };
+        std::thread::spawn(look).join().expect("no panic");
+    };
+    filtered(
+        |errno| seccomp::refuse_flagged(libc::SYS_pwritev2 as u32, libc::RWF_DSYNC as u32, errno),
+        true,
+        false,
+        false,
+    );
+    filtered(|errno| seccomp::refuse(libc::SYS_fdatasync as u32, errno), false, true, false);
+    filtered(|errno| seccomp::refuse(libc::SYS_fsync as u32, errno), false, false, true);
 }
 
 /// Opens a disk on a file system made so, and hands its report on. The disk is gone before the file system is.

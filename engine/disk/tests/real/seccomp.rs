@@ -9,6 +9,21 @@ pub fn refuse(number: u32, errno: i32) {
     set(&refusal(number, errno), 0);
 }
 
+/// Makes it answer so in this thread where bit `flag` of its sixth argument is set.
+pub fn refuse_flagged(number: u32, flag: u32, errno: i32) {
+    // What a filter sees begins with the number of the call; this is the low half of the sixth argument, at 16 + 5 * 8.
+    let flags = if cfg!(target_endian = "little") { 56 } else { 60 };
+    let program = [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 3, number),
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, flags),
+        op(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, flag),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    set(&program, 0);
+}
+
 /// Makes it answer so in all threads of this process.
 pub fn refuse_everywhere(number: u32, errno: i32) {
     set(&refusal(number, errno), libc::SECCOMP_FILTER_FLAG_TSYNC);
