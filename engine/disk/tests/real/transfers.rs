@@ -60,10 +60,10 @@ fn a_wrong_transfer_is_an_error_and_gives_its_buffer_back() {
         (0..BLOCK, u64::MAX),
         (0..BLOCK, i64::MAX as u64 + 1),
     ];
-    for (span, position) in wrong {
+    for ((span, position), durable) in wrong.into_iter().flat_map(|wrong| [(wrong.clone(), false), (wrong, true)]) {
         let buffer = filled(&disk, BLOCK, 1);
         let position = Position(position);
-        let write = Operation::Write { file: file.clone(), buffer, span: span.clone(), position, durable: false };
+        let write = Operation::Write { file: file.clone(), buffer, span: span.clone(), position, durable };
         let outcome = run(&disk, disk.start(write));
         assert_eq!(outcome.result.expect_err("refused").errno, Errno::INVAL, "{span:?} at {position}");
         assert_eq!(outcome.buffer.expect("the buffer").len(), BLOCK);
