@@ -153,8 +153,9 @@ const CHANGES: &[&str] = &["a change that was answered stays, and one that was n
 const DROPPED: &[&str] = &["what recovery dropped never returns"];
 const UNCUT: &[&str] = &["nothing is cut off below what is proven to be durable"];
 
-/// What power cuts and faults below a file system call a loss.
-const LOST: &[&str] = &[Promise::Kept.text()];
+/// What power cuts and faults below a file system call a loss. A record that was acknowledged and that the store calls damaged is lost as well
+/// as one that it does not know.
+const LOST: &[&str] = &[Promise::Kept.text(), Promise::Readable.text()];
 
 /// The table.
 #[must_use]
