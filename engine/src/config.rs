@@ -158,7 +158,7 @@ pub struct Config {
     pub removal_budget: Duration,
     /// Bytes a second that are freed even when that takes commits over the budget. Default 32 MiB.
     pub removal_bytes_per_second_min: u64,
-    /// Bytes a second of sealed segments that are read again at most, when a sweeper or [`crate::Log::scrub`] asks for it, from 64 KiB to 1 TiB. Default 8 MiB.
+    /// Bytes a second of sealed segments that are read again at most, when a sweeper or [`crate::Store::scrub`] asks for it, from 64 KiB to 1 TiB. Default 8 MiB.
     pub scrub_bytes_per_second: u64,
     /// Most bytes of files that a pin holds back from being removed. Default 16 GiB.
     pub pin_bytes_max: u64,

@@ -49,7 +49,11 @@ impl Resting {
         };
         let (let_go, ended) = store.remove_held_orphans_while(now_ms, |uid| self.is_due(uid, boot_ms), goes_on);
         let tried_ms = boot_ms.saturating_add(began.elapsed().as_millis() as u64);
-        self.note(&let_go, boot_ms, tried_ms);
+        self.note(&let_go, tried_ms);
+        if ended.is_ok() && !stopping.is_asked() {
+            // What was due and is in neither list does not wait any more: somebody took it back.
+            self.0.retain(|_, rest| rest.until_ms > boot_ms);
+        }
         Emptied { let_go, resting: self.count(tried_ms), ended }
     }
 
@@ -58,8 +62,8 @@ impl Resting {
         self.0.get(&uid).is_none_or(|rest| rest.until_ms <= boot_ms)
     }
 
-    /// What became of those that were due at one time of the boot clock and had been tried at another.
-    fn note(&mut self, let_go: &LetGo, due_ms: u64, tried_ms: u64) {
+    /// What became of those that had been tried by this time of the boot clock.
+    fn note(&mut self, let_go: &LetGo, tried_ms: u64) {
         for uid in &let_go.gone {
             self.0.remove(uid);
         }
@@ -69,8 +73,6 @@ impl Resting {
             rest.failures = rest.failures.saturating_add(1);
             rest.until_ms = tried_ms.saturating_add(rest_ms);
         }
-        // What was due and is in neither list does not wait any more: somebody took it back.
-        self.0.retain(|_, rest| rest.until_ms > due_ms);
     }
 
     /// How many rest at this time.
@@ -90,17 +92,16 @@ mod tests {
         let mut now_ms = 1_000;
         for rest_ms in [REST_MS, 2 * REST_MS, 4 * REST_MS, 8 * REST_MS] {
             assert!(resting.is_due(uid, now_ms));
-            resting.note(&failed, now_ms - 500, now_ms);
+            resting.note(&failed, now_ms);
             assert!(!resting.is_due(uid, now_ms + rest_ms - 1) && resting.is_due(uid, now_ms + rest_ms));
             assert_eq!((resting.count(now_ms), resting.count(now_ms + rest_ms)), (1, 0));
             now_ms += rest_ms;
         }
-        (0..100).for_each(|_| resting.note(&failed, now_ms, now_ms));
+        (0..100).for_each(|_| resting.note(&failed, now_ms));
         assert!(resting.is_due(uid, now_ms + REST_MAX_MS) && !resting.is_due(uid, now_ms + REST_MAX_MS - 1));
-        let other = LetGo::default();
-        resting.note(&other, now_ms, now_ms + REST_MAX_MS);
-        assert_eq!(resting.0[&uid].failures, 104, "one that was not due was not tried");
-        resting.note(&LetGo { gone: vec![uid], kept: Vec::new() }, now_ms, now_ms);
+        resting.note(&LetGo::default(), now_ms + REST_MAX_MS);
+        assert_eq!(resting.0[&uid].failures, 104, "one that was not tried has failed as often as before");
+        resting.note(&LetGo { gone: vec![uid], kept: Vec::new() }, now_ms);
         assert!(resting.is_due(uid, now_ms) && resting.0.is_empty());
     }
 }

@@ -174,20 +174,22 @@ impl ScrubSweep {
         let next_round_ms = cursor.begun_ms.saturating_add(round_ms);
         let mut report = ScrubReport { at_ms: at.wall_ms, next_round_ms, ..ScrubReport::default() };
         if store.scrub_cursor().as_ref() != Some(&cursor) {
-            store.keep_scrub_cursor(cursor.clone()).map_err(ScrubSkip::Cursor)?;
+            let kept = store.keep_scrub_cursor(cursor.clone());
+            kept.inspect_err(|_| self.asked.ask()).map_err(ScrubSkip::Cursor)?;
         }
         if cursor.at == ScrubAt::End {
             return Ok(report);
         }
         report.round_begun_ms = Some(cursor.begun_ms);
         let mut last = cursor.clone();
-        let mut unkept = 0;
+        let (mut unkept, mut is_through) = (0, true);
         for segment in left(store, &cursor.at)? {
             if self.stopping.is_asked() {
                 break;
             }
             let before = report.bytes;
             if !self.scrub(store, &segment, &mut report) {
+                is_through = false;
                 break;
             }
             self.stopping.note_progress();
@@ -199,7 +201,7 @@ impl ScrubSweep {
             }
         }
         report.stopped = self.stopping.is_asked();
-        report.ended = !report.stopped;
+        report.ended = is_through && !report.stopped;
         if report.ended {
             last.at = ScrubAt::End;
         }
@@ -207,7 +209,7 @@ impl ScrubSweep {
         Ok(report)
     }
 
-    /// Reads one segment. False when the worker was stopped meanwhile, and it was not read to its end.
+    /// Reads one segment. False when the pass ends in front of it: the worker was stopped meanwhile, or the store does not answer just now.
     fn scrub(&self, store: &Store, segment: &SegmentId, report: &mut ScrubReport) -> bool {
         let read = std::cell::Cell::new(store.counters().scrub.bytes);
         let goes_on = || {
@@ -224,7 +226,9 @@ impl ScrubSweep {
             Ok(Some(scrubbed)) => note(store, segment, scrubbed, report),
             Err(error) => {
                 tracing::warn!(%segment, %error, "a segment could not be read again");
+                let is_of_the_disk = matches!(error, VerbError::Disk(_));
                 report.failures.push((segment.clone(), error));
+                return is_of_the_disk;
             }
         }
         true

@@ -4,7 +4,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use super::block::{self, BLOCK_BYTES, BlockError, Magic, nothing_left};
-use super::checksum::Checksum;
+use super::checksum::{Checksum, Sums};
 use super::field::{Reader, Writer};
 use crate::id::StoreId;
 use strandline_disk::Position;
@@ -25,7 +25,8 @@ pub const FRAME_ALIGN: usize = 8;
 /// Where the first frame of a region stands.
 pub const FRAMES_START: Position = Position(BLOCK_BYTES as u64);
 
-const FRAME_MAGIC: [u8; 4] = *b"SLMF";
+/// What a frame begins with.
+pub const FRAME_MAGIC: [u8; 4] = *b"SLMF";
 
 /// The header of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,15 +197,21 @@ pub fn decode_frame(bytes: &[u8], expected: u64, place: FramePlace) -> Result<(F
     Ok((Frame { number, edits }, (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN)))
 }
 
-/// How many bytes have to be looked at to tell whether a frame stands at the front of `bytes`: all that it says it has, where it can be one.
+/// The number of the frame that stands at `place` among the bytes of a region, if one does whose checksum is right. Of its edits nothing is
+/// read, and its bytes are not looked at again.
 #[must_use]
-pub fn bytes_to_check(bytes: &[u8]) -> usize {
-    let mut reader = Reader::new(bytes);
-    if reader.array() != Some(FRAME_MAGIC) || reader.u32().is_none() {
-        return FRAME_MAGIC.len();
+pub fn frame_number(bytes: &[u8], sums: &Sums<'_>, place: FramePlace) -> Option<u64> {
+    let start = usize::try_from(place.position.0).ok()?;
+    let mut reader = Reader::new(bytes.get(start..)?);
+    if reader.array() != Some(FRAME_MAGIC) {
+        return None;
     }
-    let stated = reader.length().filter(|stated| *stated <= FRAME_BYTES_MAX).unwrap_or(0);
-    stated.saturating_add(FRAME_HEADER_BYTES).min(bytes.len())
+    let checksum = reader.u32()?;
+    let payload_bytes = reader.u32().filter(|bytes| *bytes as usize <= FRAME_BYTES_MAX)? as usize;
+    reader.u32()?;
+    let number = reader.u64()?;
+    let covered = sums.part(start.checked_add(8)?, FRAME_HEADER_BYTES - 8 + payload_bytes)?;
+    (reader.u64() == Some(0) && with_place(covered, place) == checksum).then_some(number)
 }
 
 fn read_edits(payload: &[u8], count: u32) -> Result<Vec<Edit>, NotAFrame> {
@@ -222,12 +229,16 @@ fn read_edits(payload: &[u8], count: u32) -> Result<Vec<Edit>, NotAFrame> {
 
 /// The checksum covers the store, the region and the place, so that a frame of another one never passes.
 fn checksum_of(covered: &[u8], place: FramePlace) -> u32 {
+    with_place(Checksum::new().with(covered), place)
+}
+
+fn with_place(covered: Checksum, place: FramePlace) -> u32 {
     let mut tail = [0; 32];
     let mut writer = Writer::new(&mut tail);
     writer.u128(place.store.0);
     writer.u64(place.sequence);
     writer.u64(place.position.0);
-    Checksum::new().with(covered).with(&tail).get()
+    covered.with(&tail).get()
 }
 
 #[cfg(test)]

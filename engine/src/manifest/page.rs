@@ -1,6 +1,7 @@
 //! A page: the bytes of a snapshot as frames, and the reading of a region from two copies. No I/O.
 
 use super::state::State;
+use crate::format::checksum::Sums;
 use crate::format::manifest::{self as format, Edit, FramePlace, NotAFrame};
 use crate::format::scan::last_nonzero;
 use crate::id::StoreId;
@@ -131,30 +132,22 @@ fn frame_at(bytes: &[u8], number: u64, place: FramePlace) -> FrameRead {
     Ok((frame.edits, consumed))
 }
 
-/// How often a byte of a region may be looked at while a later frame is looked for. Frames that were ever written to one place of a region
-/// do not overlap, and what is left of older ones behind them is looked at once: what needs more was not written by us.
-const LOOKS_MAX: u64 = 16;
-
-/// Whether a frame that came later verifies somewhere after `place`, or may: bytes that claim to be so many frames above each other that
-/// nobody could look at them in a reasonable time are damage too.
+/// Whether a frame that came later verifies somewhere after `place`. Bytes may claim to be any number of frames above each other, so that none is
+/// looked at twice.
 fn verifies_later(bytes: &[u8], number: u64, place: FramePlace) -> bool {
-    let mut position = place.position.plus(format::FRAME_ALIGN);
     // Frames start with a magic, so none starts in the zeros at the end.
     let written = last_nonzero(bytes).map_or(0, |last| last as u64 + 1);
-    let stretch = written.saturating_sub(place.position.0).saturating_add(format::FRAME_BYTES_MAX as u64);
-    let (mut looked_at, most) = (0_u64, LOOKS_MAX.saturating_mul(stretch));
-    while position.0 < written
-        && let Some(rest) = bytes.get(position.0 as usize..).filter(|rest| rest.len() >= format::FRAME_HEADER_BYTES)
-    {
-        looked_at += format::bytes_to_check(rest) as u64;
-        if looked_at > most {
-            return true;
+    let (mut position, mut sums) = (place.position.plus(format::FRAME_ALIGN), None);
+    while position.0 < written {
+        let begins = bytes.get(position.0 as usize..).is_some_and(|rest| rest.starts_with(&format::FRAME_MAGIC));
+        if begins {
+            let sums = sums.get_or_insert_with(|| Sums::of(bytes));
+            let found = format::frame_number(bytes, sums, FramePlace { position, ..place });
+            if found.is_some_and(|found| found > number) {
+                return true;
+            }
         }
-        match format::decode_frame(rest, number + 1, FramePlace { position, ..place }) {
-            Ok(_) => return true,
-            Err(NotAFrame::Number { found, .. }) if found > number => return true,
-            _ => position = position.plus(format::FRAME_ALIGN),
-        }
+        position = position.plus(format::FRAME_ALIGN);
     }
     false
 }

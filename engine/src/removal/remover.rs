@@ -222,9 +222,12 @@ impl<D: Disk> Remover<D> {
             self.say();
         }
         let exchange = self.exchange.clone();
+        // While one segment is read the next is not asked after: what waits would be ready over and over.
+        let is_scrubbing = self.scrubber.rests_for().is_some();
         let ready = pin!(std::future::poll_fn(move |context| {
-            let scrubs = exchange.scrubs.poll_ready(context);
-            if exchange.inbox.poll_ready(context).is_ready() { Poll::Ready(()) } else { scrubs }
+            let is_ready = exchange.inbox.poll_ready(context).is_ready();
+            let is_asked = !is_scrubbing && exchange.scrubs.poll_ready(context).is_ready();
+            if is_ready || is_asked { Poll::Ready(()) } else { Poll::Pending }
         }));
         let due = self.later.iter().map(|(at_ns, _)| *at_ns).chain(self.watch.due_ns()).min();
         let retry = due.map(|at_ns| Duration::from_nanos(at_ns.saturating_sub(self.now_ns())));

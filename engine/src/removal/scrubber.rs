@@ -75,6 +75,11 @@ impl ScrubbedSoFar {
         }
     }
 
+    /// A segment that is still what it was could not be read.
+    pub fn note_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A segment was read to its end, and was still what it had been.
     pub fn note(&self, found: &Found) {
         self.segments.fetch_add(1, Ordering::Relaxed);
@@ -136,7 +141,6 @@ impl<D: Disk> Scrubber<D> {
         }
         let result = self.step().await;
         if let Err(error) = result {
-            self.exchange.scrubbed.failures.fetch_add(1, Ordering::Relaxed);
             let answer = self.at_work.take().map(|(_, answer)| answer);
             if let Some(answer) = answer.or(self.asked.take().map(|asked| asked.answer)) {
                 answer.give(Err(error.into()));

@@ -7,8 +7,7 @@ use super::time::Latest;
 use crate::format::batch::PAYLOAD_BYTES_MAX;
 use crate::format::scan::{Fed, Scan};
 use crate::id::{Generation, Offset, SegmentId, Uid};
-use crate::segment::active::batch_limit;
-use strandline_disk::{BLOCK, Disk, DiskError, File, Position, transfer};
+use strandline_disk::{BLOCK, Disk, DiskError, Errno, File, Position, transfer};
 
 /// A sealed segment as its log knew it. When it is another one by the time that it has been read, what was found means nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,14 +80,29 @@ impl Scrub {
     /// # Errors
     /// What the disk answered.
     pub async fn step<D: Disk>(&mut self, disk: &D, bytes: usize) -> Result<Step, DiskError> {
-        let limit = batch_limit(self.closed.size);
+        // In front of the footer: one that was shrunk has room for its own index only.
+        let limit = Position(self.closed.size.saturating_sub(BLOCK as u64));
         let want = bytes.min(disk.pool().largest() / 4).min(limit.since(self.next) as usize).next_multiple_of(BLOCK);
         if self.is_through(limit) {
             return self.finish(disk).await;
         }
         let buffer = transfer::take_buffer(disk, want).await;
         let (buffer, result) = transfer::read(disk, &self.file, buffer, self.next).await;
-        let got = result?;
+        let got = match result {
+            // A part of the disk that cannot be read is damage as well.
+            Err(error) if error.errno == Errno::IO => {
+                drop(buffer);
+                let damage = Damage {
+                    position: self.next,
+                    from: self.chain.next,
+                    to: self.closed.end,
+                    reason: format!("it cannot be read: {error}"),
+                };
+                let (bytes, batches) = (self.bytes, self.chain.batches);
+                return Ok(Step::Done(want as u64, Found { bytes, batches, damage: vec![damage], index: None }));
+            }
+            result => result?,
+        };
         (self.next, self.bytes) = (self.next.plus(got), self.bytes + got as u64);
         let chain = &mut self.chain;
         let fed = self.scan.feed(&buffer[..got], &mut |position, header| chain.take(position, header));

@@ -225,9 +225,18 @@ fn window_end(expected: &Expected, at: Position) -> Position {
     at.plus(expected.look_ahead as usize).min(Position(expected.size)).max(at)
 }
 
+/// How far batches may stand in a file. One whose end is known may be sealed and shrunk: then it has room for its own index, and not for the
+/// largest that there may be, and only its footer is certain to hold none.
+fn scan_limit(expected: &Expected) -> Position {
+    match expected.end {
+        Some(_) => Position(expected.size.saturating_sub(BLOCK as u64)),
+        None => batch_limit(expected.size).plus(HEADER_BYTES),
+    }
+}
+
 /// Scans from where the chain stands until a batch does not verify or does not follow.
 async fn scan_chain<D: Disk>(disk: &D, file: &File, expected: &Expected, chain: &mut Chain) -> Result<Stop, DiskError> {
-    let limit = batch_limit(expected.size).plus(HEADER_BYTES);
+    let limit = scan_limit(expected);
     let start = chain.position;
     let mut scan = Scan::new(expected.uid, start, PAYLOAD_BYTES_MAX);
     // Read-ahead takes at most half of the arena.

@@ -141,6 +141,9 @@ impl<D: Disk> Shard<D> {
     /// meanwhile.
     pub(super) fn target(&self, number: LogNumber, seq: Seq) -> Verdict<Target> {
         let log = &self.logs[number.0];
+        if log.deleted {
+            return Err(VerbError::NoSuchLog { log: log.id.clone() });
+        }
         let segment = SegmentId { log: log.id.clone(), seq };
         match log.closed_at(seq) {
             Some(closed) if closed.sealed => Ok(Target::from(closed)),

@@ -3,6 +3,7 @@
 use super::command::{Admitted, Command, DurableAnswer, LogAnswer, LogNumber, OpenedLog};
 use super::prepare::Urgency;
 use super::shard::{Event, Shard};
+use super::verb::Verb;
 use crate::config::{LogOptions, sabotaged};
 use crate::error::{AppendError, LogError};
 use crate::format::manifest::Edit;
@@ -33,6 +34,10 @@ impl<D: Disk> Shard<D> {
                 }
                 Command::UntilDurable { log, receipt, now, answer, admitted } => {
                     self.wait_until_durable(log, receipt, now, answer, admitted);
+                }
+                // It looks at what is in memory, and nothing has to be at rest for it.
+                Command::Verb { log, verb: Verb::Target { seq, answer }, admitted } => {
+                    admitted.answer(answer, self.target(log, seq));
                 }
                 Command::Verb { log, verb, admitted } => self.receive_verb(log, verb, admitted),
                 Command::SegmentMaxAge { log, age, answer, admitted } => {

@@ -49,7 +49,7 @@ impl Store {
             Ok(_) | Err(VerbError::NoSuchLog { .. } | VerbError::NoSuchSegment { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
-        let found = found?;
+        let found = found.inspect_err(|_| self.siblings().removal.scrubbed.note_failure())?;
         self.siblings().removal.scrubbed.note(&found);
         let Found { bytes, batches, damage, index } = found;
         let rot = damage.into_iter().map(|damage| Rot::of(segment, damage)).collect();

@@ -2,8 +2,8 @@
 
 use super::{check_named, folder};
 use strandline::id::StoreId;
-use strandline::manifest::page::{Unreadable, merge};
-use strandline_disk::{BLOCK, Position};
+use strandline::manifest::page::merge;
+use strandline_disk::BLOCK;
 use strandline_tests::fuzzing::TARGETS;
 
 fn again(target: &str, name: &str) {
@@ -41,8 +41,8 @@ fn the_audit_log_goes_on_behind_a_number_that_has_no_next_one() {
     again("audit", "found-a-number-without-a-next-one");
 }
 
-/// Frames that claim to lie above each other, each with a length of its own to check, took the square of the region. Nobody ever wrote
-/// such a region, so that it counts as damaged. Frames that were written, and are stale now, do not.
+/// Frames that claim to lie above each other, each with a length of its own to check, took the square of the region. Names of topics can make
+/// edits that look so, and what an older page left is looked at behind a newer one: it is no damage.
 #[test]
 fn a_region_is_not_looked_at_for_ever() {
     let mut region = vec![0; BLOCK];
@@ -50,5 +50,5 @@ fn a_region_is_not_looked_at_for_ever() {
         region.extend_from_slice(b"SLMF\0\0\0\0\0\0\x10\0\0\0\0\0");
     }
     let read = merge([&region, &region], StoreId(1), 2);
-    assert_eq!(read.expect_err("nothing verifies"), Unreadable::Damaged(Position(BLOCK as u64)));
+    assert!(read.expect("an empty page").damage.is_empty());
 }

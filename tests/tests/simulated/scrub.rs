@@ -6,7 +6,9 @@ use strandline::config::Config;
 use strandline::id::{RangeNumber, SegmentId, Seq, Topic};
 use strandline::pending::{Pending, pair};
 use strandline::removal::scrubber::{ScrubAnswer, ScrubAsked};
+use strandline::segment::active::batch_limit;
 use strandline::segment::scrub::{Found, Target};
+use strandline::segment::survey::Damage;
 use strandline::shard::command::Command;
 use strandline::shard::verb::{Verb as Asked, Verdict};
 use strandline::{LogId, ScrubAt, ScrubCursor, VerbError};
@@ -161,14 +163,72 @@ fn any_operation_may_fail_while_a_segment_is_read_and_the_log_goes_on() {
             let target = target(machine, 0).expect("it is sealed");
             let pending = begin(machine, target);
             let answer = answer_of(machine, pending);
-            if let Ok(Found { damage, .. }) = &answer {
-                assert_eq!(damage, &[], "operation {k:?}");
-            }
+            // A part of the disk that cannot be read is damage, as long as it cannot be.
+            let unread = |damage: &Damage| damage.reason.contains("cannot be read");
+            assert!(answer.iter().flat_map(|found| &found.damage).all(unread), "operation {k:?}: {answer:?}");
             machine.world.clear_faults();
             machine.run(&[APPEND, Step::Answer]).expect("appends go on");
             assert!(scrub(machine, 0).expect("read").damage.is_empty(), "operation {k:?}");
         },
     );
+}
+
+/// One at a time: who asks for the second waits, and the thread that reads rests meanwhile.
+#[test]
+fn what_is_asked_for_together_is_read_one_after_the_other() {
+    let mut machine = sealed(5, small());
+    let targets = [0, 1, 0].map(|seq| target(&mut machine, seq).expect("it is sealed"));
+    let pending = targets.map(|target| begin(&mut machine, target));
+    for pending in pending {
+        let found = answer_of(&mut machine, pending).expect("read");
+        assert_eq!((found.damage, found.index), (vec![], None));
+    }
+}
+
+/// A segment that was sealed far from full and shrunk has room for the index that it has, and its batches stand where a full one would have the
+/// largest index that there may be.
+#[test]
+fn a_segment_that_was_shrunk_is_whole_up_to_its_own_index() {
+    let config = Config {
+        segment_bytes: 4 << 20,
+        batch_bytes_max: 64 << 10,
+        commit_bytes_max: 128 << 10,
+        arena_bytes: 8 << 20,
+        ..small()
+    };
+    let mut machine = Machine::new(6, config);
+    machine.open().expect("an open");
+    machine.run(&[Step::OpenLog(0), Step::Answer]).expect("a log");
+    let append = Step::Append { log: 0, batches: 5, records: 1, bytes: 33_000 };
+    for _ in 0..8 {
+        machine.run(&[append, Step::Answer]).expect("appends");
+    }
+    machine.run(&[SEAL, Step::Answer, Step::Idle, APPEND, Step::Answer, Step::Idle]).expect("a seal");
+    let (path, batches) = placed(&machine, 0);
+    let size = machine.world.read_file(&path).expect("it is there").len() as u64;
+    let data_end = batches.last().map_or(0, |(at, length)| at.0 + length);
+    assert!(size < 2 << 20 && data_end > batch_limit(size).0, "{size} bytes, data to {data_end}: it tells nothing");
+    let found = scrub(&mut machine, 0).expect("read");
+    assert_eq!((found.batches, found.damage, found.index), (batches.len() as u64, vec![], None));
+    // The footer alone is damaged: everything can be read, and it is written again.
+    machine.close().expect("a clean close");
+    machine.world.rot(&path, size - 100, 1);
+    machine.world.rot(&path, size - BLOCK as u64, 1);
+    machine.open().expect("an open");
+    machine.run(&[Step::OpenLog(0), Step::Answer]).expect("a log");
+    let found = scrub(&mut machine, 0).expect("read");
+    assert!(found.damage.is_empty() && found.index.is_some(), "{found:?}");
+    for held in machine.model.logs[0].held.clone() {
+        let read = machine.read(0, held.first, 1).expect("an answer").expect("it is intact");
+        assert_eq!(read.batches[0].first(), held.first);
+    }
+    let (answer, pending) = pair();
+    assert!(machine.running().verb(0, Asked::RebuildIndex { seq: Seq::default(), answer }), "room");
+    answer_of(&mut machine, pending).expect("built again");
+    let (answer, pending) = pair();
+    assert!(machine.running().verb(0, Asked::Verify { seq: None, answer }), "room");
+    assert_eq!(answer_of(&mut machine, pending).expect("verified").rot, []);
+    assert_eq!(scrub(&mut machine, 0).expect("read").index, None);
 }
 
 fn cursor(begun_ms: u64, seq: u32) -> ScrubCursor {
