@@ -138,17 +138,16 @@ impl Closed {
     /// # Errors
     /// What the disk answered.
     pub async fn survey<D: Disk>(&self, disk: &D, file: File) -> Result<Loaded, DiskError> {
-        let expected = Expected {
-            uid: self.uid,
-            base: self.base,
-            end: Some(self.end),
-            size: self.size,
-            look_ahead: self.look_ahead,
-            // Its end is known, and what a truncation dropped does not reach below it.
-            cut: None,
-        };
-        let found = survey::survey(disk, &file, &expected).await?;
+        let found = survey::survey(disk, &file, &self.expected()).await?;
         Ok(Loaded::surveyed(file, found))
+    }
+
+    /// What is known of it before it is surveyed.
+    #[must_use]
+    pub fn expected(&self) -> Expected {
+        let Closed { uid, base, end, size, look_ahead, .. } = *self;
+        // Its end is known, and what a truncation dropped does not reach below it.
+        Expected { uid, base, end: Some(end), size, look_ahead, cut: None }
     }
 
     /// Reads from the footer alone how late its batches are. Nothing when it has none, or one that does not verify.

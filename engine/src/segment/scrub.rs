@@ -2,7 +2,7 @@
 
 use super::chain::Chain;
 use super::closed::{Closed, open_file};
-use super::survey::{self, Damage, Expected};
+use super::survey::{self, Damage};
 use super::time::Latest;
 use crate::format::batch::PAYLOAD_BYTES_MAX;
 use crate::format::scan::{Fed, Scan};
@@ -68,11 +68,9 @@ impl Scrub {
     /// What the disk answered.
     pub async fn begin<D: Disk>(disk: &D, target: Target) -> Result<Scrub, DiskError> {
         let (_, file) = open_file(disk, &target.segment, target.generation).await?;
-        let Target { uid, base, end, size, look_ahead, .. } = target;
-        let expected = Expected { uid, base, end: Some(end), size, look_ahead, cut: None };
-        let next = Position(BLOCK as u64);
-        let (scan, chain) = (Scan::new(uid, next, PAYLOAD_BYTES_MAX), Chain::new(&expected));
-        Ok(Scrub { closed: target.closed(), file, scan, chain, next, bytes: 0 })
+        let (closed, next) = (target.closed(), Position(BLOCK as u64));
+        let (scan, chain) = (Scan::new(closed.uid, next, PAYLOAD_BYTES_MAX), Chain::new(&closed.expected()));
+        Ok(Scrub { closed, file, scan, chain, next, bytes: 0 })
     }
 
     /// Reads the next piece, of about so many bytes.
@@ -82,10 +80,11 @@ impl Scrub {
     pub async fn step<D: Disk>(&mut self, disk: &D, bytes: usize) -> Result<Step, DiskError> {
         // In front of the footer: one that was shrunk has room for its own index only.
         let limit = Position(self.closed.size.saturating_sub(BLOCK as u64));
-        let want = bytes.min(disk.pool().largest() / 4).min(limit.since(self.next) as usize).next_multiple_of(BLOCK);
         if self.is_through(limit) {
-            return self.finish(disk).await;
+            let (more, found) = self.finish(disk).await?;
+            return Ok(Step::Done(more, found));
         }
+        let want = bytes.min(disk.pool().largest() / 4).min(limit.since(self.next) as usize).next_multiple_of(BLOCK);
         let buffer = transfer::take_buffer(disk, want).await;
         let (buffer, result) = transfer::read(disk, &self.file, buffer, self.next).await;
         let got = match result {
@@ -109,7 +108,7 @@ impl Scrub {
         // A file that is shorter than it was holds no more, and a stop is the end, or damage.
         if matches!(fed, Fed::Stopped(_)) || got < want {
             drop(buffer);
-            let Step::Done(more, found) = self.finish(disk).await? else { return Ok(Step::More(got as u64)) };
+            let (more, found) = self.finish(disk).await?;
             return Ok(Step::Done(more + got as u64, found));
         }
         Ok(Step::More(got as u64))
@@ -121,7 +120,8 @@ impl Scrub {
     }
 
     /// Looks at header, footer and index; and where the batches do not reach the end, at all of it once more, to say what is damaged.
-    async fn finish<D: Disk>(&mut self, disk: &D) -> Result<Step, DiskError> {
+    /// Gives how many bytes it read for that.
+    async fn finish<D: Disk>(&mut self, disk: &D) -> Result<(u64, Found), DiskError> {
         let before = self.bytes;
         self.bytes += BLOCK as u64;
         let mut found = Found { batches: self.chain.batches, ..Found::default() };
@@ -138,7 +138,7 @@ impl Scrub {
         }
         found.index = self.closed.check_index(disk, &self.file).await?.err();
         found.bytes = self.bytes;
-        Ok(Step::Done(self.bytes - before, found))
+        Ok((self.bytes - before, found))
     }
 }
 

@@ -117,9 +117,7 @@ impl<D: Disk> Shard<D> {
         let wanted = |of: Seq| seq.is_none_or(|seq| seq == of);
         let mut targets: Vec<(SegmentId, crate::id::Generation, Expected)> = Vec::new();
         for closed in log.closed.iter().filter(|closed| wanted(closed.id.seq)) {
-            let Closed { uid, base, size, look_ahead, .. } = *closed;
-            let expected = Expected { uid, base, end: Some(closed.end), size, look_ahead, cut: None };
-            targets.push((closed.id.clone(), closed.generation, expected));
+            targets.push((closed.id.clone(), closed.generation, closed.expected()));
         }
         if let Some(active) = log.active.as_ref().filter(|active| wanted(active.id.seq)) {
             let (uid, base, size, look_ahead) = (active.uid, active.base, active.size, active.look_ahead);

@@ -2,6 +2,7 @@
 
 use super::command::{Admitted, LogNumber};
 use super::shard::{Event, Shard};
+use super::siblings::Siblings;
 use super::verb::{Restamped, Verdict};
 use super::verbs::Finish;
 use crate::error::VerbError;
@@ -14,13 +15,23 @@ use strandline_disk::Disk;
 impl<D: Disk> Shard<D> {
     /// Keeps a wall time that was believed, durably.
     pub(super) fn keep_sure_time(&mut self, wall_ms: u64, answer: Answer<Verdict<()>>, admitted: Admitted) {
-        let durable = self.edits.submit(vec![Edit::ClockSure { wall_ms }]);
+        self.keep(Edit::ClockSure { wall_ms }, (answer, admitted), move |siblings| siblings.clock.note_sure(wall_ms));
+    }
+
+    /// Has the manifest take an edit that is of no log, and notes what it says when it is durable.
+    pub(super) fn keep(
+        &mut self,
+        edit: Edit,
+        (answer, admitted): (Answer<Verdict<()>>, Admitted),
+        note: impl FnOnce(&Siblings) + 'static,
+    ) {
+        let durable = self.edits.submit(vec![edit]);
         self.spawn(async move {
             let result = durable.await.map_err(VerbError::from);
             Event::Done(Box::new(move |shard: &mut Shard<D>| {
                 shard.heed_failure(&result);
                 if result.is_ok() {
-                    shard.siblings.clock.note_sure(wall_ms);
+                    note(&shard.siblings);
                 }
                 admitted.answer(answer, result);
             }))

@@ -1,9 +1,8 @@
 //! Scrub: how far a round of it has come, in memory and durably. The reading is done beside the shards.
 
 use super::command::Admitted;
-use super::shard::{Event, Shard};
+use super::shard::Shard;
 use super::verb::Verdict;
-use crate::error::VerbError;
 use crate::format::manifest::{Edit, ScrubCursor};
 use crate::pending::Answer;
 use std::sync::{Mutex, PoisonError};
@@ -35,16 +34,6 @@ impl ScrubRound {
 impl<D: Disk> Shard<D> {
     /// Keeps how far a round of scrubbing has come, durably.
     pub(super) fn keep_scrub_cursor(&mut self, cursor: ScrubCursor, answer: Answer<Verdict<()>>, admitted: Admitted) {
-        let durable = self.edits.submit(vec![Edit::Scrubbed(cursor.clone())]);
-        self.spawn(async move {
-            let result = durable.await.map_err(VerbError::from);
-            Event::Done(Box::new(move |shard: &mut Shard<D>| {
-                shard.heed_failure(&result);
-                if result.is_ok() {
-                    shard.siblings.scrub.note(cursor);
-                }
-                admitted.answer(answer, result);
-            }))
-        });
+        self.keep(Edit::Scrubbed(cursor.clone()), (answer, admitted), move |siblings| siblings.scrub.note(cursor));
     }
 }

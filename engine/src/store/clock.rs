@@ -1,5 +1,6 @@
 //! The clock of a store, as a sweeper and an operator hold it: what is known of it, and what is said of it durably.
 
+use super::log::Log;
 use super::store::Store;
 use crate::error::VerbError;
 use crate::id::SegmentId;
@@ -65,9 +66,13 @@ impl Store {
         if !self.is_of_this_release() {
             return Err(VerbError::NotFinalized { segment: segment.clone() });
         }
+        self.log_of(segment)?.ask(|answer| Verb::RestampSeal { seq: segment.seq, answer }).wait()
+    }
+
+    /// The log of a segment.
+    pub(super) fn log_of(&self, segment: &SegmentId) -> Verdict<Log> {
         let log = self.find(&segment.log.topic, segment.log.range)?;
-        let log = log.ok_or_else(|| VerbError::NoSuchLog { log: segment.log.clone() })?;
-        log.ask(|answer| Verb::RestampSeal { seq: segment.seq, answer }).wait()
+        log.ok_or_else(|| VerbError::NoSuchLog { log: segment.log.clone() })
     }
 
     /// Whether no older release opens it any more, so that its manifest may hold what that one could not read.
@@ -76,7 +81,7 @@ impl Store {
     }
 }
 
-fn ask<T: Unanswered>(
+pub(super) fn ask<T: Unanswered>(
     queue: &Queue,
     room: Admitted,
     command: impl FnOnce(Answer<T>, Admitted) -> Command,

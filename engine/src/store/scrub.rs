@@ -1,5 +1,6 @@
 //! Scrubbing, as a sweeper and an operator hold it: a sealed segment is read again beside its log, and how far a round has come is kept.
 
+use super::clock::ask;
 use super::store::Store;
 use crate::error::VerbError;
 use crate::format::manifest::ScrubCursor;
@@ -57,9 +58,7 @@ impl Store {
     }
 
     fn target(&self, segment: &SegmentId) -> Result<Target, VerbError> {
-        let log = self.find(&segment.log.topic, segment.log.range)?;
-        let log = log.ok_or_else(|| VerbError::NoSuchLog { log: segment.log.clone() })?;
-        log.ask(|answer| Verb::Target { seq: segment.seq, answer }).wait()
+        self.log_of(segment)?.ask(|answer| Verb::Target { seq: segment.seq, answer }).wait()
     }
 
     /// How far the last round of scrubbing has come; none where there was none.
@@ -79,9 +78,6 @@ impl Store {
             return Ok(());
         }
         let queue = self.manifest_queue();
-        let admitted = queue.room()?;
-        let (answer, pending) = pair();
-        queue.push(Command::ScrubCursor { cursor, answer, admitted });
-        pending.wait()
+        ask(queue, queue.room()?, |answer, admitted| Command::ScrubCursor { cursor, answer, admitted }).wait()
     }
 }
