@@ -4,6 +4,7 @@
 //! Four files of one size, used in turn: what is free in them is line feeds, which readers of JSON lines pass over. The newest line
 //! is the one with the largest `seq`. When a file is full the oldest one is cleared and used again. Nothing here decides anything: a log
 //! that cannot be written is reported, and what it would have said is kept in memory for the next line.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use crate::layout;
 use crate::policy::Fields;
@@ -206,6 +207,7 @@ impl OpenLog {
         Ok(log)
     }
 
+    #[expect(clippy::indexing_slicing, reason = "the current file and the next one are among the files")]
     async fn append<D: Disk>(&mut self, disk: &D, line: &[u8]) -> Result<(), DiskError> {
         if self.end + line.len() > self.files[self.current].bytes {
             let oldest = (self.current + 1) % self.files.len();
@@ -228,6 +230,7 @@ impl OpenLog {
     }
 }
 
+#[expect(clippy::expect_used, reason = "the store's own names")]
 fn plain(name: &str) -> Name {
     Name::new(name).expect("the store's own names are plain")
 }
@@ -265,7 +268,7 @@ async fn read_whole<D: Disk>(disk: &D, file: &File) -> Result<Vec<u8>, DiskError
         let buffer = transfer::take_buffer(disk, PIECE).await;
         let (buffer, got) = transfer::read(disk, file, buffer, Position(content.len() as u64)).await;
         let got = got?;
-        content.extend_from_slice(&buffer[..got]);
+        content.extend_from_slice(buffer.get(..got).unwrap_or_default());
         if got < PIECE || content.len() >= FILE_BYTES_MAX {
             return Ok(content);
         }

@@ -1,6 +1,16 @@
 //! Ids: what logs, segments, files and stores are called, and the numbers that order them.
 //!
 //! Plain values, without knowledge of names on disk (`layout`) or of bytes (`format`).
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
 
 use std::fmt;
 use std::sync::Arc;
@@ -119,7 +129,7 @@ macro_rules! small_number {
             /// The next number, or nothing after 2^31-1.
             #[must_use]
             pub const fn next(self) -> Option<$name> {
-                $name::new(self.0 + 1)
+                $name::new(self.0.saturating_add(1))
             }
         }
 
@@ -178,6 +188,9 @@ macro_rules! plain_number {
         }
     };
 }
+
+/// The largest generation that a file found on a disk may say: no store reaches it, so that each one that is believed has a next.
+pub const GENERATION_MAX: u32 = u32::MAX / 2;
 
 plain_number! {
     /// Which data file of its segment a file is. Compaction raises it.

@@ -1,9 +1,18 @@
 //! Names on disk: which directory belongs to which segment, which file to which generation, and what a name found there can mean.
 //!
 //! Pure functions between ids and names. Nothing here looks at a disk or decides what happens to a name that means nothing.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
 
-use crate::id::{Generation, Life, LogId, RangeNumber, SegmentId, Seq, Topic, Uid};
+use crate::id::{GENERATION_MAX, Generation, Life, LogId, RangeNumber, SegmentId, Seq, Topic, Uid};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
@@ -49,6 +58,7 @@ const TERM_INTEGER: u8 = 98;
 
 /// The name of the segment's directory.
 #[must_use]
+#[expect(clippy::expect_used, reason = "a topic is no longer than its names may be")]
 pub fn directory_name(id: &SegmentId) -> Name {
     let text = match id.log.topic.as_readable() {
         Some(topic) => format!("{topic}-r{}-s{}", id.log.range, id.seq),
@@ -79,6 +89,7 @@ pub fn candidate_ids(name: impl AsRef<[u8]>) -> Vec<SegmentId> {
 
 /// The name of the data file of this generation.
 #[must_use]
+#[expect(clippy::expect_used, reason = "made of letters and digits alone")]
 pub fn data_file_name(generation: Generation) -> Name {
     Name::new(&format!("data.{generation}")).expect("a word and a number are a valid name")
 }
@@ -86,12 +97,14 @@ pub fn data_file_name(generation: Generation) -> Name {
 /// The generation whose data file has exactly this name.
 #[must_use]
 pub fn data_file_generation(name: &str) -> Option<Generation> {
-    let generation = Generation(name.strip_prefix("data.")?.parse().ok()?);
+    let number = name.strip_prefix("data.")?.parse().ok().filter(|number| *number <= GENERATION_MAX)?;
+    let generation = Generation(number);
     (data_file_name(generation).as_str() == name).then_some(generation)
 }
 
 /// The name of the file that keeps what recovery set aside in this life.
 #[must_use]
+#[expect(clippy::expect_used, reason = "made of letters and digits alone")]
 pub fn torn_file_name(life: Life) -> Name {
     Name::new(&format!("torn.{life}")).expect("a word and a number are a valid name")
 }
@@ -105,6 +118,7 @@ pub fn torn_file_life(name: &str) -> Option<Life> {
 
 /// The name of the directory, below `spare` or `trash`, of the file with this uid.
 #[must_use]
+#[expect(clippy::expect_used, reason = "made of letters and digits alone")]
 pub fn uid_directory_name(uid: Uid) -> Name {
     Name::new(&uid.to_string()).expect("32 hexadecimal digits are a valid name")
 }
@@ -264,7 +278,9 @@ mod tests {
         assert_eq!(data_file_generation("data.7"), Some(Generation(7)));
         assert_eq!(torn_file_name(Life(12)).as_str(), "torn.12");
         assert_eq!(torn_file_life("torn.12"), Some(Life(12)));
-        for name in ["data.", "data.07", "data.+7", "data.4294967296", "data", "DATA.7", "data.7 ", "torn.1"] {
+        for name in
+            ["data.", "data.07", "data.+7", "data.4294967296", "data.2147483648", "data", "DATA.7", "data.7 ", "torn.1"]
+        {
             assert_eq!(data_file_generation(name), None, "{name}");
         }
         let name = uid_directory_name(Uid(0xab));

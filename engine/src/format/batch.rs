@@ -1,10 +1,9 @@
 //! The batch header: 128 bytes in front of a payload, bound to their file and to their place in it.
 //!
 //! Whether a batch fits behind the one before it (offsets, times, life, epoch) is decided by who reads the file, not here.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use super::checksum::{Checksum, crc32c};
-use super::field::{Reader, Writer};
+use super::field::{Reader, Writer, counted};
 use crate::id::{Epoch, Life, Offset, Uid};
 use strandline_disk::Position;
 
@@ -213,8 +212,8 @@ impl BatchHeader {
             client_time_max_ms: reader.time().ok_or(short)?,
             durable_to: Offset(reader.u64().ok_or(short)?),
             tombstone_horizon_ms: reader.u64().ok_or(short)?,
-            epoch: Epoch(reader.u64().ok_or(short)?),
-            life: Life(reader.u64().ok_or(short)?),
+            epoch: Epoch(counted(reader.u64().ok_or(short)?).ok_or(NotABatch::Field("epoch"))?),
+            life: Life(counted(reader.u64().ok_or(short)?).ok_or(NotABatch::Field("life"))?),
             records: reader.u32().ok_or(short)?,
             codec: reader.u8().and_then(Codec::of).ok_or(NotABatch::Field("codec"))?,
             flags: reader.u8().and_then(Flags::of).ok_or(NotABatch::Field("flags"))?,
@@ -315,7 +314,7 @@ mod tests {
             durable_to: Offset(0x5152_5354_5556_5758),
             tombstone_horizon_ms: 0x6162_6364_6566_6768,
             epoch: Epoch(0x7172_7374_7576_7778),
-            life: Life(0x8182_8384_8586_8788),
+            life: Life(0x7922_2324_2526_2728),
             records: 0x0001_0203,
             codec: Codec::Zstd,
             flags: Flags { has_tombstones: true, ..Flags::default() },
@@ -337,7 +336,7 @@ mod tests {
         put(&mut bytes, 48, 0x5152_5354_5556_5758_u64.to_le_bytes());
         put(&mut bytes, 56, 0x6162_6364_6566_6768_u64.to_le_bytes());
         put(&mut bytes, 64, 0x7172_7374_7576_7778_u64.to_le_bytes());
-        put(&mut bytes, 72, 0x8182_8384_8586_8788_u64.to_le_bytes());
+        put(&mut bytes, 72, 0x7922_2324_2526_2728_u64.to_le_bytes());
         put(&mut bytes, 80, 0x0001_0203_u32.to_le_bytes());
         put(&mut bytes, 84, [2, 1]);
         put(&mut bytes, 88, std::array::from_fn::<u8, 32, _>(|byte| 0xc0 | byte as u8));

@@ -1,7 +1,6 @@
 //! The checksummed block: the frame that the store's small files and the headers and footers of segments share.
 //!
 //! Also the two blocks that say nothing else: the store's format and the store's identity.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::panic))]
 
 use super::checksum::crc32c;
 use super::field::{Reader, Writer};

@@ -63,7 +63,7 @@ impl<'bytes> Sums<'bytes> {
         let whole = self.bytes.get(..end)?;
         let before = *self.beginnings.get(start / SUM_EVERY)?;
         let up_to = *self.beginnings.get(end / SUM_EVERY)?;
-        let sum = Checksum(up_to).with(whole.get(end - end % SUM_EVERY..)?);
+        let sum = Checksum(up_to).with(whole.chunks_exact(SUM_EVERY).remainder());
         // The sum of two parts is that of the first, moved on by the length of the second, and that of the second.
         Some(Checksum(sum.get() ^ crc32c::crc32c_combine(before, 0, length)))
     }

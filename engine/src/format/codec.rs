@@ -1,7 +1,6 @@
 //! Codecs: how a payload is packed, by us or by a host, and how far unpacking may go.
 //!
 //! What a header says about the length of the unpacked bytes bounds what is allocated for them, and has to be exactly right.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use super::batch::PAYLOAD_BYTES_MAX;
 use super::record::DecodeError;

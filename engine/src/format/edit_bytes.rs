@@ -1,8 +1,7 @@
 //! The bytes of edits: kind, length, then the fields in the order of FORMAT.md.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use super::edit::{Edit, EditError, ReleaseReason, ScrubAt, ScrubCursor};
-use super::field::{Reader, Writer, log_of, segment_of};
+use super::field::{Reader, Writer, counted, counted_generation, log_of, segment_of};
 use super::policy_edit::PolicyEdit;
 use crate::id::{Epoch, Generation, Life, LogId, Offset, SegmentId, Uid};
 use strandline_disk::Position;
@@ -42,6 +41,7 @@ impl Edit {
 
     /// The edit's length in a frame, in bytes.
     #[must_use]
+    #[expect(clippy::arithmetic_side_effects, reason = "names are bounded, and a few numbers")]
     pub fn encoded_bytes(&self) -> usize {
         let log = |log: &LogId| 4 + 2 + log.topic.as_bytes().len();
         let segment = |segment: &SegmentId| log(&segment.log) + 4;
@@ -72,7 +72,7 @@ impl Edit {
     /// Writes the edit into room that has exactly its length.
     pub(super) fn write(&self, writer: &mut Writer<'_>) {
         writer.u8(self.kind());
-        writer.u32((self.encoded_bytes() - EDIT_HEADER_BYTES) as u32);
+        writer.u32(self.encoded_bytes().saturating_sub(EDIT_HEADER_BYTES) as u32);
         match self {
             Edit::Opened { life } => writer.u64(life.0),
             Edit::ClockSure { wall_ms } => writer.u64(*wall_ms),
@@ -187,12 +187,12 @@ fn read_cursor(fields: &mut Reader<'_>) -> Result<ScrubCursor, EditError> {
 
 fn read_fields(kind: u8, fields: &mut Reader<'_>) -> Result<Edit, EditError> {
     let edit = match kind {
-        1 => Edit::Opened { life: Life(read_u64(fields)?) },
+        1 => Edit::Opened { life: Life(counted(read_u64(fields)?).ok_or(EditError::Field("life"))?) },
         2 => Edit::LogCreated { log: read_log(fields)? },
         3 => Edit::Prepared {
             segment: read_segment(fields)?,
             uid: read_uid(fields)?,
-            generation: Generation(read_u32(fields)?),
+            generation: read_generation(fields)?,
             size: read_u64(fields)?,
             look_ahead: read_u64(fields)?,
             written: read_bool(fields, "written")?,
@@ -211,16 +211,16 @@ fn read_fields(kind: u8, fields: &mut Reader<'_>) -> Result<Edit, EditError> {
             end: read_offset(fields)?,
             end_position: Position(read_u64(fields)?),
         },
-        7 => Edit::StartOffset { log: read_log(fields)?, start: read_offset(fields)?, epoch: Epoch(read_u64(fields)?) },
+        7 => Edit::StartOffset { log: read_log(fields)?, start: read_offset(fields)?, epoch: read_epoch(fields)? },
         8 => Edit::Released {
             segment: read_segment(fields)?,
             uid: read_uid(fields)?,
-            generation: Generation(read_u32(fields)?),
+            generation: read_generation(fields)?,
             reason: ReleaseReason::of(fields.u8().ok_or(EditError::Short)?).ok_or(EditError::Field("reason"))?,
             hold_until_ms: read_u64(fields)?,
         },
         9 => Edit::Gone { uid: read_uid(fields)? },
-        10 => Edit::Truncated { log: read_log(fields)?, end: read_offset(fields)?, epoch: Epoch(read_u64(fields)?) },
+        10 => Edit::Truncated { log: read_log(fields)?, end: read_offset(fields)?, epoch: read_epoch(fields)? },
         11 => read_replaced(fields)?,
         12 => Edit::Shrunk { segment: read_segment(fields)?, size: read_u64(fields)? },
         13 => Edit::LogDeleted { log: read_log(fields)? },
@@ -246,7 +246,7 @@ fn read_replaced(fields: &mut Reader<'_>) -> Result<Edit, EditError> {
     Ok(Edit::Replaced {
         segment: read_segment(fields)?,
         uid: read_uid(fields)?,
-        generation: Generation(read_u32(fields)?),
+        generation: read_generation(fields)?,
         size: read_u64(fields)?,
         look_ahead: read_u64(fields)?,
         written: read_bool(fields, "written")?,
@@ -306,6 +306,14 @@ fn read_segment(fields: &mut Reader<'_>) -> Result<SegmentId, EditError> {
     segment_of(range, seq, topic).map_err(EditError::Field)
 }
 
+fn read_generation(fields: &mut Reader<'_>) -> Result<Generation, EditError> {
+    counted_generation(read_u32(fields)?).ok_or(EditError::Field("generation"))
+}
+
+fn read_epoch(fields: &mut Reader<'_>) -> Result<Epoch, EditError> {
+    counted(read_u64(fields)?).map(Epoch).ok_or(EditError::Field("epoch"))
+}
+
 fn read_u32(fields: &mut Reader<'_>) -> Result<u32, EditError> {
     fields.u32().ok_or(EditError::Short)
 }
@@ -335,6 +343,7 @@ pub(super) mod tests {
     use super::super::any;
     use super::super::policy_edit::tests::{any_policy_edit, by_the_table as policies_by_the_table};
     use super::*;
+    use crate::id::GENERATION_MAX;
     use proptest::prelude::*;
 
     fn encode(edit: &Edit) -> Vec<u8> {
@@ -511,6 +520,33 @@ pub(super) mod tests {
         }
     }
 
+    /// A manifest that says otherwise is damaged: the store would count on from there, and meet the end of the numbers.
+    #[test]
+    fn a_number_that_has_no_next_is_no_number() {
+        let segment = segment_of(1, 2, b"ab").expect("a valid id");
+        let log = segment.log.clone();
+        let [most, more] = [u64::MAX / 2, u64::MAX / 2 + 1];
+        let opened = |life| Edit::Opened { life: Life(life) };
+        let started = |epoch| Edit::StartOffset { log: log.clone(), start: Offset(0), epoch: Epoch(epoch) };
+        let truncated = |epoch| Edit::Truncated { log: log.clone(), end: Offset(0), epoch: Epoch(epoch) };
+        let of_file = |generation| Edit::released(&segment, Uid(1), Generation(generation), ReleaseReason::Orphan);
+        let edits = [opened(most), started(most), truncated(most), of_file(GENERATION_MAX)];
+        for edit in edits {
+            assert_eq!(decode(&encode(&edit)), Ok(edit));
+        }
+        let damages = [
+            (opened(more), "life"),
+            (opened(u64::MAX), "life"),
+            (started(more), "epoch"),
+            (truncated(u64::MAX), "epoch"),
+            (of_file(GENERATION_MAX + 1), "generation"),
+            (of_file(u32::MAX), "generation"),
+        ];
+        for (edit, field) in damages {
+            assert_eq!(decode(&encode(&edit)), Err(EditError::Field(field)), "{edit:?}");
+        }
+    }
+
     #[test]
     fn fields_that_never_may_be_are_refused_by_name() {
         let prepared = by_the_table()[2].1.clone();
@@ -544,11 +580,18 @@ pub(super) mod tests {
         let reason =
             prop::sample::select(vec![ReleaseReason::Expired, ReleaseReason::Superseded, ReleaseReason::Orphan]);
         let numbers = (any::number(), any::number(), any::number(), any::number(), any::number());
-        let of_logs = (1..=20_u8, any::segment_id(), any::uid(), any::<u32>().prop_map(Generation), reason, numbers);
+        let of_logs = (
+            1..=20_u8,
+            any::segment_id(),
+            any::uid(),
+            any::<u32>().prop_map(|number| Generation(number / 2)),
+            reason,
+            numbers,
+        );
         let of_logs =
             of_logs.prop_map(|(kind, segment, uid, generation, reason, (first, second, third, fourth, fifth))| {
                 match kind {
-                    1 => Edit::Opened { life: Life(first) },
+                    1 => Edit::Opened { life: Life(first / 2) },
                     2 => Edit::LogCreated { log: segment.log },
                     3 => Edit::Prepared {
                         segment,
@@ -568,10 +611,10 @@ pub(super) mod tests {
                         sealed_at_ms: fifth,
                     },
                     6 => Edit::Fenced { segment, end: Offset(first), end_position: Position(second) },
-                    7 => Edit::StartOffset { log: segment.log, start: Offset(first), epoch: Epoch(second) },
+                    7 => Edit::StartOffset { log: segment.log, start: Offset(first), epoch: Epoch(second / 2) },
                     8 => Edit::Released { segment, uid, generation, reason, hold_until_ms: first },
                     9 => Edit::Gone { uid },
-                    10 => Edit::Truncated { log: segment.log, end: Offset(first), epoch: Epoch(second) },
+                    10 => Edit::Truncated { log: segment.log, end: Offset(first), epoch: Epoch(second / 2) },
                     11 => replaced(segment, uid, generation, |which| {
                         if which % 2 == 0 { first ^ u64::from(which) } else { second }
                     }),

@@ -1,9 +1,8 @@
 //! Fields: little-endian numbers one after the other, read from bytes that may lie and written into room that is known.
 //!
 //! A reader answers nothing when its bytes run out. A writer panics when its room does: that is a fault of ours, never of a disk.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use crate::id::{LogId, RangeNumber, SegmentId, Seq, Topic};
+use crate::id::{GENERATION_MAX, Generation, LogId, RangeNumber, SegmentId, Seq, Topic};
 use std::mem;
 
 /// Reads fields from the front of a slice.
@@ -74,6 +73,17 @@ impl<'a> Reader<'a> {
     pub(super) fn is_zero(self) -> bool {
         self.rest.iter().all(|&byte| byte == 0)
     }
+}
+
+/// A number that a store counts up by one and that was read from a disk: nothing in the upper half of its range, which no store reaches, so
+/// that each one that is believed has a next.
+pub(super) fn counted(number: u64) -> Option<u64> {
+    (number <= u64::MAX / 2).then_some(number)
+}
+
+/// As [`counted`], of a generation.
+pub(super) fn counted_generation(number: u32) -> Option<Generation> {
+    (number <= GENERATION_MAX).then_some(Generation(number))
 }
 
 /// Writes fields into the front of a slice.

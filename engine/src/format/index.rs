@@ -1,7 +1,6 @@
 //! The index of a segment: where to start reading for an offset or a time.
 //!
 //! A hint only: it says where to start, never what stands there, and is made again from the data when it is missing or wrong.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use super::batch::{ALIGN, BatchHeader};
 use super::block::BLOCK_BYTES;

@@ -1,11 +1,10 @@
 //! The manifest's bytes: the header of a region, and the frames behind it.
 //!
 //! Which copy is believed, and where the frames end, is decided by who reads the files.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used))]
 
 use super::block::{self, BLOCK_BYTES, BlockError, Magic, nothing_left};
 use super::checksum::{Checksum, Sums};
-use super::field::{Reader, Writer};
+use super::field::{Reader, Writer, counted};
 use crate::id::StoreId;
 use strandline_disk::Position;
 
@@ -57,7 +56,7 @@ impl RegionHeader {
     pub fn decode(bytes: &[u8]) -> Result<RegionHeader, BlockError> {
         let mut reader = block::decode(Magic::ManifestRegion, bytes)?;
         let store = StoreId(reader.u128().ok_or(BlockError::Field("store"))?);
-        let sequence = reader.u64().ok_or(BlockError::Field("sequence"))?;
+        let sequence = reader.u64().and_then(counted).ok_or(BlockError::Field("sequence"))?;
         let region_bytes = reader.u64().ok_or(BlockError::Field("region bytes"))?;
         nothing_left(reader)?;
         Ok(RegionHeader { store, sequence, region_bytes })
@@ -142,7 +141,7 @@ pub fn edits_that_fit(edits: &[Edit]) -> usize {
 pub fn encode_frame(edits: &[Edit], number: u64, place: FramePlace) -> Vec<u8> {
     let payload_bytes = edits.iter().map(Edit::encoded_bytes).sum::<usize>();
     assert!(payload_bytes <= FRAME_BYTES_MAX, "a frame with {payload_bytes} bytes of edits");
-    let mut bytes = vec![0; (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN)];
+    let mut bytes = vec![0; frame_bytes(payload_bytes)];
     let mut writer = Writer::new(&mut bytes);
     writer.bytes(&FRAME_MAGIC);
     writer.u32(0);
@@ -154,7 +153,7 @@ pub fn encode_frame(edits: &[Edit], number: u64, place: FramePlace) -> Vec<u8> {
         edit.write(&mut writer);
     }
     if let Some((head, covered)) = bytes.split_first_chunk_mut::<8>() {
-        let covered = covered.get(..FRAME_HEADER_BYTES - 8 + payload_bytes).unwrap_or_default();
+        let covered = covered.get(..covered_bytes(payload_bytes)).unwrap_or_default();
         let mut writer = Writer::new(head);
         writer.bytes(&FRAME_MAGIC);
         writer.u32(checksum_of(covered, place));
@@ -181,7 +180,7 @@ pub fn decode_frame(bytes: &[u8], expected: u64, place: FramePlace) -> Result<(F
     if payload_bytes > FRAME_BYTES_MAX {
         return Err(NotAFrame::Length(payload_length));
     }
-    let covered = covered.get(..FRAME_HEADER_BYTES - 8 + payload_bytes).ok_or(NotAFrame::Short)?;
+    let covered = covered.get(..covered_bytes(payload_bytes)).ok_or(NotAFrame::Short)?;
     if checksum_of(covered, place) != checksum {
         return Err(NotAFrame::Checksum);
     }
@@ -194,7 +193,17 @@ pub fn decode_frame(bytes: &[u8], expected: u64, place: FramePlace) -> Result<(F
         return Err(NotAFrame::Number { expected, found: number });
     }
     let edits = read_edits(reader.bytes(payload_bytes).ok_or(NotAFrame::Short)?, count)?;
-    Ok((Frame { number, edits }, (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(FRAME_ALIGN)))
+    Ok((Frame { number, edits }, frame_bytes(payload_bytes)))
+}
+
+/// The length of a frame with so many bytes of edits, which [`FRAME_BYTES_MAX`] bounds.
+fn frame_bytes(payload_bytes: usize) -> usize {
+    payload_bytes.saturating_add(FRAME_HEADER_BYTES).next_multiple_of(FRAME_ALIGN)
+}
+
+/// How many of its bytes a frame's checksum covers: those behind it.
+fn covered_bytes(payload_bytes: usize) -> usize {
+    payload_bytes.saturating_add(FRAME_HEADER_BYTES - 8)
 }
 
 /// The number of the frame that stands at `place` among the bytes of a region, if one does whose checksum is right. Of its edits nothing is
@@ -210,7 +219,7 @@ pub fn frame_number(bytes: &[u8], sums: &Sums<'_>, place: FramePlace) -> Option<
     let payload_bytes = reader.u32().filter(|bytes| *bytes as usize <= FRAME_BYTES_MAX)? as usize;
     reader.u32()?;
     let number = reader.u64()?;
-    let covered = sums.part(start.checked_add(8)?, FRAME_HEADER_BYTES - 8 + payload_bytes)?;
+    let covered = sums.part(start.checked_add(8)?, covered_bytes(payload_bytes))?;
     (reader.u64() == Some(0) && with_place(covered, place) == checksum).then_some(number)
 }
 

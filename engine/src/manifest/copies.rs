@@ -28,6 +28,11 @@ impl Copies {
         self.region_bytes
     }
 
+    fn file(&self, copy: usize) -> &File {
+        let [a, b] = &self.files;
+        if copy == 0 { a } else { b }
+    }
+
     /// Where the region of `sequence` starts. Even sequences live in the first half, odd ones in the second.
     fn region(&self, sequence: u64) -> Position {
         Position((sequence % 2) * self.region_bytes)
@@ -91,14 +96,14 @@ impl Copies {
     pub async fn read_region<D: Disk>(&self, disk: &D, copy: usize, half: u64) -> Result<Vec<u8>, DiskError> {
         let start = self.region(half);
         // A header says how long a region is; what is taken for it ahead is no more than the file has.
-        let there = self.files[copy].length().saturating_sub(start.0);
+        let there = self.file(copy).length().saturating_sub(start.0);
         let mut bytes = Vec::with_capacity(self.region_bytes.min(there) as usize);
         while (bytes.len() as u64) < self.region_bytes {
             let want = PIECE.min(self.region_bytes as usize - bytes.len());
             let buffer = transfer::take_buffer(disk, want).await;
-            let (buffer, result) = transfer::read(disk, &self.files[copy], buffer, start.plus(bytes.len())).await;
+            let (buffer, result) = transfer::read(disk, self.file(copy), buffer, start.plus(bytes.len())).await;
             let got = result?;
-            bytes.extend_from_slice(&buffer[..got]);
+            bytes.extend_from_slice(buffer.get(..got).unwrap_or_default());
             if got < want {
                 break; // A truncated copy: what is missing does not verify.
             }
@@ -112,7 +117,7 @@ impl Copies {
     /// What the disk answered.
     pub async fn read_header<D: Disk>(&self, disk: &D, copy: usize, half: u64) -> Result<Vec<u8>, DiskError> {
         let buffer = transfer::take_buffer(disk, BLOCK).await;
-        let (buffer, result) = transfer::read(disk, &self.files[copy], buffer, self.region(half)).await;
-        Ok(buffer[..result?].to_vec())
+        let (buffer, result) = transfer::read(disk, self.file(copy), buffer, self.region(half)).await;
+        Ok(buffer.get(..result?).unwrap_or_default().to_vec())
     }
 }

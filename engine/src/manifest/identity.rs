@@ -82,7 +82,7 @@ async fn open_or_make<D: Disk>(disk: &D, root: &Directory, name: &str) -> Result
 async fn read_block<D: Disk>(disk: &D, file: &File) -> Result<Vec<u8>, DiskError> {
     let buffer = transfer::take_buffer(disk, BLOCK).await;
     let (buffer, result) = transfer::read(disk, file, buffer, Position(0)).await;
-    Ok(buffer[..result?].to_vec())
+    Ok(buffer.get(..result?).unwrap_or_default().to_vec())
 }
 
 async fn write_block<D: Disk>(disk: &D, file: &File, block: &[u8; BLOCK]) -> Result<(), DiskError> {
@@ -92,6 +92,7 @@ async fn write_block<D: Disk>(disk: &D, file: &File, block: &[u8; BLOCK]) -> Res
     transfer::sync(disk, file).await
 }
 
+#[expect(clippy::expect_used, reason = "the store's own names")]
 fn plain(name: &str) -> Name {
     Name::new(name).expect("the store's own names are plain")
 }

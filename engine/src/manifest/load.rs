@@ -1,4 +1,5 @@
 //! Making a manifest, and reading it back after any crash.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::copies::Copies;
 use super::page::{self, Unreadable};
@@ -39,11 +40,12 @@ pub async fn create<D: Disk>(
     config: &CheckedConfig,
     store: StoreId,
 ) -> Result<(), OpenError> {
-    let mut files = Vec::new();
-    for copy in COPIES {
-        files.push(make_copy(disk, directory, copy, config.manifest_bytes).await?);
-    }
-    let copies = Copies::new([files[0].clone(), files[1].clone()], config.manifest_bytes / 2);
+    let [a, b] = COPIES;
+    let files = [
+        make_copy(disk, directory, a, config.manifest_bytes).await?,
+        make_copy(disk, directory, b, config.manifest_bytes).await?,
+    ];
+    let copies = Copies::new(files, config.manifest_bytes / 2);
     let page = page::Page::snapshot(store, FIRST_SEQUENCE, &State::of_a_new_store());
     copies.turn_page(disk, store, FIRST_SEQUENCE, &page.bytes).await?;
     transfer::sync_directory(disk, directory).await?;
@@ -61,7 +63,7 @@ async fn make_copy<D: Disk>(disk: &D, directory: &Directory, copy: &str, bytes: 
     transfer::allocate(disk, &file, bytes).await?;
     let mut position = Position(0);
     while position.0 < bytes {
-        let mut buffer = transfer::take_buffer(disk, (bytes - position.0).min(128 << 10) as usize).await;
+        let mut buffer = transfer::take_buffer(disk, bytes.saturating_sub(position.0).min(128 << 10) as usize).await;
         buffer.fill(0);
         let length = buffer.len();
         transfer::write(disk, &file, buffer, position, false).await.1?;
@@ -71,6 +73,7 @@ async fn make_copy<D: Disk>(disk: &D, directory: &Directory, copy: &str, bytes: 
     Ok(file)
 }
 
+#[expect(clippy::expect_used, reason = "the store's own names")]
 fn copy_name(copy: &str) -> Name {
     Name::new(copy).expect("a copy's name is a plain one")
 }
@@ -82,7 +85,8 @@ fn copy_name(copy: &str) -> Name {
 /// [`OpenError::ManifestContradiction`], or a disk error.
 pub async fn load<D: Disk>(disk: &D, directory: &Directory, store: StoreId) -> Result<Loaded<D>, OpenError> {
     let mut damage = Vec::new();
-    let found = [open_copy(disk, directory, COPIES[0]).await?, open_copy(disk, directory, COPIES[1]).await?];
+    let [a, b] = COPIES;
+    let found = [open_copy(disk, directory, a).await?, open_copy(disk, directory, b).await?];
     // While one is missing the other stands in for it; it is not read twice.
     let first = found.iter().flatten().next().ok_or(OpenError::ManifestLost)?.clone();
     let files = found.clone().map(|file| file.unwrap_or_else(|| first.clone()));
@@ -91,28 +95,33 @@ pub async fn load<D: Disk>(disk: &D, directory: &Directory, store: StoreId) -> R
     let in_force = in_force(disk, &copies, store).await?;
     let sequence = in_force.iter().flatten().max().copied().ok_or(OpenError::ManifestLost)?;
     if has_lost_a_page(disk, &copies, store, sequence).await? {
-        return Err(OpenError::ManifestHeadersDamaged { sequence: sequence + 1 });
+        return Err(OpenError::ManifestHeadersDamaged { sequence: sequence.saturating_add(1) });
     }
     let mut regions = [Vec::new(), Vec::new()];
-    for (copy, region) in regions.iter_mut().enumerate().filter(|(copy, _)| found[*copy].is_some()) {
-        match in_force[copy] {
-            Some(newest) if newest == sequence => *region = copies.read_region(disk, copy, sequence % 2).await?,
-            Some(_) => {} // It was behind when the process died in the middle of turning the page.
-            None => {
-                damage.push(format!("manifest/{} has no page that verifies; the other copy was used", COPIES[copy]))
+    for (copy, (region, newest)) in regions.iter_mut().zip(in_force).enumerate() {
+        match (found.get(copy), newest, COPIES.get(copy)) {
+            (Some(Some(_)), Some(newest), _) if newest == sequence => {
+                *region = copies.read_region(disk, copy, sequence % 2).await?;
             }
+            (Some(Some(_)), None, Some(name)) => {
+                damage.push(format!("manifest/{name} has no page that verifies; the other copy was used"));
+            }
+            _ => {} // It is missing, or was behind when the process died in the middle of turning the page.
         }
     }
-    let merged = page::merge([&regions[0], &regions[1]], store, sequence).map_err(|unreadable| match unreadable {
-        Unreadable::Damaged(position) => OpenError::ManifestDamaged { position },
-        Unreadable::Contradiction(text) => OpenError::ManifestContradiction(text),
-    })?;
-    damage.extend(merged.damage.iter().map(|(copy, position)| {
-        format!("manifest/{} is damaged at {position} of its region; the other copy was used", COPIES[*copy])
+    let merged =
+        page::merge(regions.each_ref().map(Vec::as_slice), store, sequence).map_err(|unreadable| match unreadable {
+            Unreadable::Damaged(position) => OpenError::ManifestDamaged { position },
+            Unreadable::Contradiction(text) => OpenError::ManifestContradiction(text),
+        })?;
+    damage.extend(merged.damage.iter().filter_map(|(copy, position)| {
+        let name = COPIES.get(*copy)?;
+        Some(format!("manifest/{name} is damaged at {position} of its region; the other copy was used"))
     }));
+    let [found_a, found_b] = &found;
     let files = [
-        whole_copy(disk, directory, COPIES[0], &found[0], region_bytes, &mut damage).await?,
-        whole_copy(disk, directory, COPIES[1], &found[1], region_bytes, &mut damage).await?,
+        whole_copy(disk, directory, a, found_a, region_bytes, &mut damage).await?,
+        whole_copy(disk, directory, b, found_b, region_bytes, &mut damage).await?,
     ];
     let copies = Copies::new(files, region_bytes);
     Ok(Loaded { manifest: Manifest::new(disk.clone(), copies, store, sequence, merged.state), damage })
@@ -136,13 +145,14 @@ async fn whole_copy<D: Disk>(
     region_bytes: u64,
     damage: &mut Vec<String>,
 ) -> Result<File, DiskError> {
+    let bytes = region_bytes.saturating_mul(2);
     let what = match found {
-        Some(file) if file.length() >= 2 * region_bytes => return Ok(file.clone()),
+        Some(file) if file.length() >= bytes => return Ok(file.clone()),
         Some(_) => "truncated",
         None => "missing",
     };
     damage.push(format!("manifest/{copy} is {what}; it is made again from the other copy"));
-    let file = make_copy(disk, directory, copy, 2 * region_bytes).await?;
+    let file = make_copy(disk, directory, copy, bytes).await?;
     transfer::sync_directory(disk, directory).await?;
     Ok(file)
 }
@@ -161,7 +171,7 @@ async fn region_bytes<D: Disk>(disk: &D, files: &[File; 2], store: StoreId) -> R
             return Ok(header.region_bytes);
         }
     }
-    Ok(by_length / BLOCK as u64 * BLOCK as u64)
+    Ok(Position(by_length).block_floor(BLOCK).0)
 }
 
 /// For each copy the larger sequence of its two regions that has a valid header.
@@ -183,7 +193,7 @@ async fn in_force<D: Disk>(disk: &D, copies: &Copies, store: StoreId) -> Result<
 /// A process that dies while it turns the page leaves good frames without their header as well. Then the header of the page that the
 /// frames overwrote still stands in front of them, in a copy that is whole; or zeros do, when that half was never used before.
 async fn has_lost_a_page<D: Disk>(disk: &D, copies: &Copies, store: StoreId, sequence: u64) -> Result<bool, DiskError> {
-    let half = (sequence + 1) % 2;
+    let half = sequence.saturating_add(1) % 2;
     for copy in 0..2 {
         match RegionHeader::decode(&copies.read_header(disk, copy, half).await?) {
             Ok(header) if header.store == store && header.sequence < sequence => return Ok(false),
@@ -193,7 +203,7 @@ async fn has_lost_a_page<D: Disk>(disk: &D, copies: &Copies, store: StoreId, seq
     }
     for copy in 0..2 {
         let region = copies.read_region(disk, copy, half).await?;
-        if page::begins(&region, store, sequence + 1) {
+        if page::begins(&region, store, sequence.saturating_add(1)) {
             return Ok(true);
         }
     }

@@ -1,4 +1,5 @@
 //! The manifest: which segments there are and what state they are in, durably, in two copies.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 #[cfg(test)]
 mod any;

@@ -1,4 +1,5 @@
 //! A page: the bytes of a snapshot as frames, and the reading of a region from two copies. No I/O.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::state::State;
 use crate::format::checksum::Sums;
@@ -14,8 +15,9 @@ const SNAPSHOT_FRAME_BYTES: usize = 16 << 10;
 #[must_use]
 pub fn bytes_at_most(edits: usize) -> u64 {
     // Every frame but the last is more than half full.
-    let frames = edits / (SNAPSHOT_FRAME_BYTES / 2) + 1;
-    (BLOCK + edits + frames * (format::FRAME_HEADER_BYTES + format::FRAME_ALIGN)) as u64
+    let frames = (edits / (SNAPSHOT_FRAME_BYTES / 2)).saturating_add(1);
+    let around = frames.saturating_mul(format::FRAME_HEADER_BYTES + format::FRAME_ALIGN);
+    edits.saturating_add(around).saturating_add(BLOCK) as u64
 }
 
 /// Frames in the making, from the first position after a region's header.
@@ -37,7 +39,7 @@ impl Page {
         let mut group: Vec<Edit> = Vec::new();
         let mut bytes = 0;
         for edit in state.snapshot() {
-            bytes += edit.encoded_bytes();
+            bytes = edit.encoded_bytes().saturating_add(bytes);
             if bytes > SNAPSHOT_FRAME_BYTES && !group.is_empty() {
                 page.push(&group);
                 group.clear();
@@ -55,13 +57,13 @@ impl Page {
             format::encode_frame(edits, self.number, place)
         };
         self.bytes.extend_from_slice(&frame);
-        self.number += 1;
+        self.number = self.number.saturating_add(1);
     }
 
     /// The position after the last frame, in the region.
     #[must_use]
     pub fn end(&self) -> Position {
-        Position((BLOCK + self.bytes.len()) as u64)
+        format::FRAMES_START.plus(self.bytes.len())
     }
 }
 
@@ -93,28 +95,27 @@ pub enum Unreadable {
 pub fn merge(copies: [&[u8]; 2], store: StoreId, sequence: u64) -> Result<Merged, Unreadable> {
     let mut merged = Merged { state: State::default(), damage: Vec::new() };
     let mut failed: [Vec<Position>; 2] = [Vec::new(), Vec::new()];
-    let (mut position, mut number) = (BLOCK, 0);
+    let (mut position, mut number) = (format::FRAMES_START, 0_u64);
     loop {
-        let at = Position(position as u64);
-        let place = FramePlace { store, sequence, position: at };
+        let place = FramePlace { store, sequence, position };
         let read = copies.map(|bytes| frame_at(bytes, number, place));
         let Some((edits, consumed)) = read.iter().find_map(|read| read.as_ref().ok()) else {
             return match copies.iter().any(|bytes| verifies_later(bytes, number, place)) {
-                true => Err(Unreadable::Damaged(at)),
+                true => Err(Unreadable::Damaged(position)),
                 false => Ok(merged),
             };
         };
-        for (copy, read) in read.iter().enumerate() {
+        for (copy, (read, failed)) in read.iter().zip(&mut failed).enumerate() {
             match read {
-                Ok(_) => merged.damage.extend(failed[copy].drain(..).map(|position| (copy, position))),
-                Err(_) => failed[copy].push(at),
+                Ok(_) => merged.damage.extend(failed.drain(..).map(|position| (copy, position))),
+                Err(_) => failed.push(position),
             }
         }
         for edit in edits {
             merged.state.apply(edit).map_err(Unreadable::Contradiction)?;
         }
-        position += consumed;
-        number += 1;
+        position = position.plus(*consumed);
+        number = number.saturating_add(1);
     }
 }
 
@@ -136,7 +137,7 @@ fn frame_at(bytes: &[u8], number: u64, place: FramePlace) -> FrameRead {
 /// looked at twice.
 fn verifies_later(bytes: &[u8], number: u64, place: FramePlace) -> bool {
     // Frames start with a magic, so none starts in the zeros at the end.
-    let written = last_nonzero(bytes).map_or(0, |last| last as u64 + 1);
+    let written = last_nonzero(bytes).map_or(0, |last| last.saturating_add(1)) as u64;
     let (mut position, mut sums) = (place.position.plus(format::FRAME_ALIGN), None);
     while position.0 < written {
         let begins = bytes.get(position.0 as usize..).is_some_and(|rest| rest.starts_with(&format::FRAME_MAGIC));

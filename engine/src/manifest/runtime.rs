@@ -2,6 +2,10 @@
 //!
 //! Edits that arrive while a frame is being written go into the next one together. A frame that fails latches the
 //! manifest: nothing after it is acknowledged until the store is opened again.
+#![cfg_attr(
+    not(test),
+    expect(clippy::indexing_slicing, clippy::panic, reason = "what it lays is its own, and no bytes from a disk")
+)]
 
 use super::copies::Copies;
 use super::edits::{EditAnswer, Edits, Inbox};

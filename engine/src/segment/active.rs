@@ -1,4 +1,5 @@
 //! The active segment: the write head of a log. Plain state; what it lays into buffers others write.
+#![cfg_attr(not(test), expect(clippy::indexing_slicing, reason = "what it lays is its own, and no bytes from a disk"))]
 
 use super::tail::{Laid, Tail};
 use crate::format::batch::{BatchHeader, HEADER_BYTES, total_length};

@@ -2,6 +2,7 @@
 //!
 //! What a truncation dropped is no part of it, and proves nothing: with a cut at offset 120 in epoch 3, a batch of epoch 2 that starts
 //! at 120 or later is dead, whatever it says of how far the log had been durable.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::survey::{Damage, Expected};
 use crate::format::batch::BatchHeader;
@@ -76,7 +77,7 @@ impl Chain {
         (self.life, self.epoch) = (header.life, header.epoch);
         self.durable_to = self.durable_to.max(header.durable_to);
         if !header.is_mark() {
-            self.batches += 1;
+            self.batches = self.batches.saturating_add(1);
             self.index.note(position, header);
             if self.store_times_ms.0 == 0 {
                 self.store_times_ms.0 = header.store_time_ms;

@@ -1,4 +1,5 @@
 //! A closed segment: one that takes no more appends. Opened and indexed when it is first read.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::survey::{self, Damage, Expected, Survey};
 use super::time::Latest;
@@ -186,8 +187,8 @@ impl Closed {
         if footer.uid != self.uid || footer.base != self.base || footer.end != self.end {
             return Ok(Err("the footer belongs to another file"));
         }
-        let index_end = footer.index_at.0.saturating_add(u64::from(footer.index_entries) * INDEX_ENTRY_BYTES as u64);
-        if index_end > footer_at || footer.data_end.0 > footer_at {
+        let index_end = footer.index_at.plus(index_bytes(&footer));
+        if index_end.0 > footer_at || footer.data_end.0 > footer_at {
             return Ok(Err("the footer points past the end"));
         }
         Ok(Ok(footer))
@@ -202,13 +203,18 @@ impl Closed {
             Ok(footer) => footer,
             Err(reason) => return Ok(Err(reason)),
         };
-        let bytes = footer.index_entries as usize * INDEX_ENTRY_BYTES;
-        let bytes = survey::read_window(disk, file, footer.index_at, footer.index_at.plus(bytes)).await?;
+        let index_end = footer.index_at.plus(index_bytes(&footer));
+        let bytes = survey::read_window(disk, file, footer.index_at, index_end).await?;
         match Index::decode(&bytes, footer.index_entries, footer.index_crc) {
             Ok(index) => Ok(Ok((index, footer))),
             Err(_) => Ok(Err("the index does not verify")),
         }
     }
+}
+
+/// How long the index is that a footer promises.
+fn index_bytes(footer: &SegmentFooter) -> usize {
+    (footer.index_entries as usize).saturating_mul(INDEX_ENTRY_BYTES)
 }
 
 /// Opens the data file of a segment, and the directory that it is in.

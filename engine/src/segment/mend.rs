@@ -103,7 +103,7 @@ pub async fn clear<D: Disk>(disk: &D, file: &File, from: Position, kept: &[u8], 
         let mut buffer = transfer::take_buffer(disk, length).await;
         buffer.fill(0);
         if at == from {
-            buffer[..kept.len()].copy_from_slice(kept);
+            buffer.iter_mut().zip(kept).for_each(|(byte, kept)| *byte = *kept);
         }
         // Durable before the next append: a dropped batch must never be found again behind a new one.
         transfer::write(disk, file, buffer, at, true).await.1?;

@@ -1,4 +1,5 @@
 //! Segments: one directory, one file. What is written to them, what is found in them, and how they end.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod active;
 mod chain;

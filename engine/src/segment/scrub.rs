@@ -1,4 +1,5 @@
 //! Scrub: a sealed segment is read again from front to end, a piece at a time, and what does not verify is told. It writes nothing.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::chain::Chain;
 use super::closed::{Closed, open_file};
@@ -102,14 +103,15 @@ impl Scrub {
             }
             result => result?,
         };
-        (self.next, self.bytes) = (self.next.plus(got), self.bytes + got as u64);
+        (self.next, self.bytes) = (self.next.plus(got), self.bytes.saturating_add(got as u64));
         let chain = &mut self.chain;
-        let fed = self.scan.feed(&buffer[..got], &mut |position, header| chain.take(position, header));
+        let fed =
+            self.scan.feed(buffer.get(..got).unwrap_or_default(), &mut |position, header| chain.take(position, header));
         // A file that is shorter than it was holds no more, and a stop is the end, or damage.
         if matches!(fed, Fed::Stopped(_)) || got < want {
             drop(buffer);
             let (more, found) = self.finish(disk).await?;
-            return Ok(Step::Done(more + got as u64, found));
+            return Ok(Step::Done(more.saturating_add(got as u64), found));
         }
         Ok(Step::More(got as u64))
     }
@@ -123,7 +125,7 @@ impl Scrub {
     /// Gives how many bytes it read for that.
     async fn finish<D: Disk>(&mut self, disk: &D) -> Result<(u64, Found), DiskError> {
         let before = self.bytes;
-        self.bytes += BLOCK as u64;
+        self.bytes = self.bytes.saturating_add(BLOCK as u64);
         let mut found = Found { batches: self.chain.batches, ..Found::default() };
         let Closed { uid, base, .. } = self.closed;
         match survey::read_header(disk, &self.file).await? {
@@ -134,11 +136,11 @@ impl Scrub {
         if self.chain.next != self.closed.end {
             let whole = self.closed.survey(disk, self.file.clone()).await?;
             found.damage.extend(whole.damage);
-            self.bytes += self.closed.size;
+            self.bytes = self.bytes.saturating_add(self.closed.size);
         }
         found.index = self.closed.check_index(disk, &self.file).await?.err();
         found.bytes = self.bytes;
-        Ok((self.bytes - before, found))
+        Ok((self.bytes.saturating_sub(before), found))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Reads only. Torn is not rot: bytes past the durable end may be anything after a crash, bytes below it may not. The batch that
 //! fails to verify at offset 120 is rot when anything proves that offset 120 had been durable: a later batch within the look-ahead
 //! whose `durable_to` is 121 or more, or a known end. Otherwise nothing at or after it was ever acknowledged, and it is torn.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::chain::Chain;
 use crate::format::batch::{BatchHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX};
@@ -101,7 +102,9 @@ pub async fn read_first_block<D: Disk>(disk: &D, file: &File) -> Result<Buffer, 
     let buffer = transfer::take_buffer(disk, BLOCK).await;
     let (mut buffer, result) = transfer::read(disk, file, buffer, Position(0)).await;
     let got = result?;
-    buffer[got..].fill(0);
+    if let Some(missing) = buffer.get_mut(got..) {
+        missing.fill(0);
+    }
     Ok(buffer)
 }
 
@@ -142,7 +145,7 @@ pub async fn survey<D: Disk>(disk: &D, file: &File, expected: &Expected) -> Resu
     };
     let window = read_window(disk, file, end, window_end(expected, end)).await?;
     let torn = scan::last_nonzero(&window).map(|last| Torn {
-        end: end.plus(last + 1),
+        end: end.plus(last.saturating_add(1)),
         batches: scan::find_batches(&window, end, expected.uid, PAYLOAD_BYTES_MAX)
             .iter()
             .filter(|found| found.payload_ok)
@@ -215,7 +218,7 @@ async fn last_batch_end<D: Disk>(
             break;
         }
         // Windows overlap, so that no header is cut by both.
-        at = Position(to.0 - HEADER_BYTES as u64);
+        at = Position(to.0.saturating_sub(HEADER_BYTES as u64));
     }
     Ok(last)
 }
@@ -291,11 +294,11 @@ pub async fn read_window<D: Disk>(disk: &D, file: &File, from: Position, to: Pos
     let mut bytes = Vec::with_capacity(length.min(there).saturating_add(2 * BLOCK));
     while bytes.len() < length {
         let piece = disk.pool().largest() / 4;
-        let want = (length - bytes.len()).min(piece).next_multiple_of(BLOCK).min(piece);
+        let want = length.saturating_sub(bytes.len()).min(piece).next_multiple_of(BLOCK).min(piece);
         let buffer = transfer::take_buffer(disk, want).await;
         let (buffer, result) = transfer::read(disk, file, buffer, start.plus(bytes.len())).await;
         let got = result?;
-        bytes.extend_from_slice(&buffer[..got]);
+        bytes.extend_from_slice(buffer.get(..got).unwrap_or_default());
         if got < want {
             bytes.resize(length.min(bytes.len().max(skip).next_multiple_of(BLOCK)), 0);
             break;

@@ -3,6 +3,7 @@
 //! Direct writes go in blocks of 4,096 bytes, appends do not. Each append writes the tail's block again, its kept bytes
 //! identical, with the new bytes behind them. That is sound because a 512-byte sector is old or new, never a mixture:
 //! with 1,000 bytes kept, sector 0 (bytes 0..512) is written with the same bytes, and sector 1 with its first 488 the same.
+#![cfg_attr(not(test), expect(clippy::indexing_slicing, reason = "what it lays is its own, and no bytes from a disk"))]
 
 use strandline_disk::{BLOCK, Buffer, Pool, Position};
 
