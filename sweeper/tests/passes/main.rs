@@ -8,6 +8,7 @@ mod orphans;
 mod restarts;
 mod scrub;
 mod stopping;
+mod swaps;
 mod timers;
 
 use common::*;

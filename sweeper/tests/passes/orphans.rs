@@ -4,7 +4,6 @@ use super::common::{MINUTE, config, log, topic};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use strandline::id::{SegmentId, Seq, Uid};
 use strandline::{Config, Evidence, GivenUp, Log, LogId, OpenError, OrphanError, RangeNumber, Record, Sighted, Store};
@@ -80,7 +79,7 @@ impl Place {
         self.try_pass().expect("a pass")
     }
 
-    fn try_pass(&mut self) -> Result<OrphanReport, OrphanSkip> {
+    pub fn try_pass(&mut self) -> Result<OrphanReport, OrphanSkip> {
         let (at, limits) = (self.reading(), self.limits);
         let store = self.store.as_ref().expect("it is open");
         self.sweep.pass(store, at, &limits)
@@ -115,7 +114,7 @@ pub fn wait_until(done: impl Fn() -> bool) {
     panic!("it never came");
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("made");
     for entry in fs::read_dir(from).expect("there") {
         let entry = entry.expect("an entry");
@@ -370,62 +369,6 @@ fn os_13_report_and_off_remove_nothing() {
     place.limits.review.mode = Mode::Off;
     assert_eq!(place.try_pass(), Err(OrphanSkip::Skipped(Skipped::Off)));
     assert!(place.path(&orphan).exists());
-}
-
-/// Swaps an orphan for a link to somebody else's tree and back, so many times at least, while 50 passes at least that may remove it at once
-/// look at it.
-fn swapped_meanwhile(wanted: u64) {
-    const PASSES: u64 = 50;
-    let mut place = Place::new();
-    let orphan = place.orphan("swapped");
-    let canary = tempfile::tempdir().expect("a directory");
-    copy(&place.path(&orphan), &canary.path().join("tree"));
-    fs::write(canary.path().join("tree/canary"), "alive").expect("written");
-    let before = fs::read(canary.path().join("tree/data.0")).expect("read");
-    (place.limits.review.sightings, place.limits.age_min_ms, place.limits.hold_ms) = (1, 0, 0);
-    let (path, aside, tree) = (place.path(&orphan), place.root.path().join("swap"), canary.path().join("tree"));
-    let (swaps, is_done) = (AtomicU64::new(0), AtomicBool::new(false));
-    let (mut passes, mut given_up) = (0_u64, 0_usize);
-    let started = std::time::Instant::now();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Acquire) {
-                if fs::rename(&path, &aside).is_err() {
-                    // It was given up: another one takes its place.
-                    let _ = fs::create_dir(&path)
-                        .and_then(|()| fs::copy(tree.join("data.0"), path.join("data.0")).map(drop));
-                    continue;
-                }
-                let _ = std::os::unix::fs::symlink(&tree, &path);
-                let _ = fs::remove_file(&path);
-                let _ = fs::rename(&aside, &path);
-                swaps.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        while swaps.load(Ordering::Relaxed) < wanted || passes < PASSES {
-            given_up += place.try_pass().map_or(0, |report| report.given_up.len());
-            passes += 1;
-        }
-        is_done.store(true, Ordering::Release);
-    });
-    let swaps = swaps.into_inner();
-    eprintln!("{swaps} swaps, {passes} passes, {given_up} given up, {:?}", started.elapsed());
-    assert_eq!(fs::read_to_string(canary.path().join("tree/canary")).expect("read"), "alive");
-    assert!(fs::read(canary.path().join("tree/data.0")).expect("read") == before);
-    assert_eq!(fs::read_dir(canary.path().join("tree")).expect("there").count(), 2);
-    place.still_works();
-}
-
-#[test]
-fn os_14_a_directory_that_becomes_a_link_leads_nowhere() {
-    swapped_meanwhile(40_000);
-}
-
-/// `cargo test -p strandline-sweeper --test passes -- --ignored os_14`.
-#[test]
-#[ignore = "a campaign of 100,000 swaps"]
-fn os_14_campaign_of_swaps() {
-    swapped_meanwhile(100_000);
 }
 
 #[test]
