@@ -461,6 +461,16 @@ impl CheckedConfig {
         (arena_bytes_for(u64::from(self.commit_bytes_max)) as usize).max(ARENA_BYTES_MIN)
     }
 
+    /// With other amounts of memory, where the host's limit asks for less.
+    pub(crate) fn with_memory(
+        self,
+        arena_bytes: usize,
+        tail_cache_bytes: usize,
+        outstanding_bytes_max: usize,
+    ) -> CheckedConfig {
+        CheckedConfig(Config { arena_bytes, tail_cache_bytes, outstanding_bytes_max, ..self.0 })
+    }
+
     /// The clocks that the store reads.
     pub(crate) fn host_clock(&self) -> HostClock {
         #[cfg(feature = "simulation")]

@@ -217,7 +217,7 @@ fn check(place: &str, root: &std::path::Path) -> [Cost; 3] {
 }
 
 #[test]
-fn df_10_an_append_allocates_nothing_makes_two_system_calls_a_commit_and_wakes_no_kernel_worker() {
+fn df_10_ur_10_an_append_allocates_nothing_makes_two_system_calls_a_commit_and_wakes_no_kernel_worker() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     check("drive", place().path());
     // Where a write takes no time, nothing but the two calls is left.

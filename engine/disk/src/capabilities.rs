@@ -74,6 +74,8 @@ pub struct Filesystem {
     pub journal: Option<Journal>,
     /// Files can share extents; absent when not known.
     pub reflink: Option<bool>,
+    /// btrfs writes each block of a file to a new place; absent when not known, and on other file systems.
+    pub copies_on_write: Option<bool>,
     /// xfs writes to zones, so that an overwrite never stays in place; absent when not known, and on other file systems.
     pub zoned: Option<bool>,
 }

@@ -117,13 +117,38 @@ impl DiskError {
         self.errno == Errno::NOSPC || self.errno == Errno::DQUOT
     }
 
+    /// True when a file would become larger than a file of this process, or of this file system, may be.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.errno == Errno::FBIG
+    }
+
+    /// True when there is no room for what was to be written, whoever says so: it came to no flush, takes nothing along that was written
+    /// before, and may go later.
+    #[must_use]
+    pub fn is_without_room(&self) -> bool {
+        self.is_full() || self.is_too_large()
+    }
+
+    /// What to change before it can go.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self.errno {
+            Errno::NOSPC => "free space",
+            Errno::DQUOT => "free space or raise the quota",
+            Errno::FBIG => "raise the limit on the size of files (RLIMIT_FSIZE: `ulimit -f`, LimitFSIZE=)",
+            Errno::ROFS => "find out in the kernel's log why the file system is read-only, and mount it writable",
+            _ => "look into the kernel's log",
+        }
+    }
+
     /// True when it was a flush that failed: what else it would have covered may be lost with it, and it is never tried again. A durable
     /// write that found no room did not come to its flush.
     #[must_use]
     pub fn is_failed_flush(&self) -> bool {
         match self.verb {
             Verb::Sync | Verb::SyncDirectory | Verb::Barrier => true,
-            Verb::DurableWrite => !self.is_full(),
+            Verb::DurableWrite => !self.is_without_room(),
             _ => false,
         }
     }

@@ -38,13 +38,20 @@ pub struct File {
     held: Rc<Held>,
     length: u64,
     direct: bool,
+    read_only: bool,
 }
 
 impl File {
     /// Makes a handle. `number` is the disk's own; it comes back through `released`.
     #[must_use]
     pub fn new(number: u32, path: Arc<str>, length: u64, direct: bool, released: &Released) -> File {
-        File { held: Rc::new(Held { number, path, released: released.clone() }), length, direct }
+        File { held: Rc::new(Held { number, path, released: released.clone() }), length, direct, read_only: false }
+    }
+
+    /// The same, of a file that could be opened for reading only.
+    #[must_use]
+    pub fn only_to_read(self) -> File {
+        File { read_only: true, ..self }
     }
 
     /// The disk's number for it.
@@ -69,6 +76,12 @@ impl File {
     #[must_use]
     pub fn holders(&self) -> usize {
         Rc::strong_count(&self.held)
+    }
+
+    /// True when it may only be read: its file system had become read-only when it was opened.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// True when it was opened for direct I/O.

@@ -4,7 +4,9 @@
 use crate::disk::Wait;
 use crate::error::DiskError;
 use crate::handle::Directory;
-use crate::host::{Backend, Base, DiskCounters, DiskOptions, OnHost, RootLock, SetupError};
+use crate::host::{
+    Backend, Base, DiskCounters, DiskOptions, OnHost, PROBE_BYTES, RootLock, SetupError, check_file_size,
+};
 use crate::posix::PosixDisk;
 use crate::uring::UringDisk;
 use rustix::fd::BorrowedFd;
@@ -37,6 +39,7 @@ impl RealDisk {
     /// # Errors
     /// [`SetupError`]: what stands in the way, and what to change.
     pub fn open_locked(lock: Arc<RootLock>, options: &DiskOptions) -> Result<RealDisk, SetupError> {
+        check_file_size("the file that tries direct I/O", PROBE_BYTES)?;
         let posix = |fallback: Option<&SetupError>| PosixDisk::open_locked(lock.clone(), options, fallback);
         let carrier = match options.backend.unless_overruled()? {
             Backend::Uring => Carrier::Uring(UringDisk::open_locked(lock, options)?),

@@ -96,8 +96,18 @@ pub enum OpenError {
         /// The condition that does not hold.
         reason: String,
     },
+    /// The control group has less memory than the store needs at least. Going past its limit would be an OOM kill.
+    #[error(
+        "the memory limit of the control group is {limit_bytes} bytes, and this configuration needs {needed_bytes}: raise it (memory.max, MemoryMax=, the container's limit), or lower shards, commit_bytes_max or batch_bytes_max; nothing was changed"
+    )]
+    MemoryLimit {
+        /// What the configuration needs at least.
+        needed_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
     /// The disk failed.
-    #[error("opening the store failed: {0}")]
+    #[error("opening the store failed: {0}; {remedy}", remedy = .0.remedy())]
     Disk(#[from] DiskError),
     /// The shard's thread could not be started.
     #[error("the shard's thread could not be started: {0}")]
@@ -107,7 +117,7 @@ pub enum OpenError {
     ShardGone(String),
 }
 
-/// Why a log takes no appends any more, until the store is opened again; where a write met a full disk, until there is room.
+/// Why a log takes no appends any more, until the store is opened again; where a write found no room, until there is some.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latch {
     /// The segment whose write or sync failed.
@@ -120,11 +130,12 @@ pub struct Latch {
 
 impl Latch {
     /// What ends it.
-    fn ends_when(&self) -> &'static str {
-        match self.source.is_full() {
-            true => "free space; the log goes on when there is some, or when the store is opened again",
+    fn ends_when(&self) -> String {
+        let until = match self.source.is_without_room() {
+            true => "the log goes on when there is room, or when the store is opened again",
             false => "the log takes no appends until the store is opened again",
-        }
+        };
+        format!("{}; {until}", self.source.remedy())
     }
 }
 
@@ -182,7 +193,7 @@ pub enum AppendError {
         latch: Box<Latch>,
     },
     /// There is no room for the next segment. The log goes on by itself when there is.
-    #[error("log {log}: no room to prepare the next segment ({source}): free space; appends go on by themselves")]
+    #[error("log {log}: no room to prepare the next segment ({source}): {}; appends go on by themselves", source.remedy())]
     DiskFull {
         /// The log.
         log: LogId,
@@ -202,7 +213,7 @@ pub enum AppendError {
         mark: u64,
     },
     /// The next segment could not be prepared.
-    #[error("log {log}: preparing the next segment failed: {source}; it is tried again at the next append")]
+    #[error("log {log}: preparing the next segment failed: {source}: {}; it is tried again at the next append", source.remedy())]
     Prepare {
         /// The log.
         log: LogId,

@@ -102,8 +102,8 @@ impl<D: Disk> Shard<D> {
             }
             Err(error) => {
                 tracing::warn!(log = %log.id, %error, "the log cannot go on yet");
-                // What a flush took along only the next open knows. A full disk takes nothing.
-                log.heals &= error.is_full() || !error.is_failed_flush();
+                // What a flush took along only the next open knows. Want of room takes nothing.
+                log.heals &= error.is_without_room() || !error.is_failed_flush();
                 return self.heed_disk_failure(&error);
             }
         };

@@ -94,17 +94,17 @@ impl<D: Disk> Shard<D> {
         let segment = log.active.as_ref().map(|active| active.id.clone());
         if let (Err(source), Some(segment)) = (result, segment) {
             tracing::error!(%segment, position = %at, error = %source, "a commit failed: its log is latched");
-            let full = source.is_full();
-            if full {
+            if source.is_full() {
                 self.siblings.removal.note_use(true);
             }
+            let without_room = source.is_without_room();
             let log = &self.logs[number.0];
-            let heals = full && (log.latch.is_none() || log.heals);
+            let heals = without_room && (log.latch.is_none() || log.heals);
             self.latch(number, Latch { segment, position: at, source: source.clone() });
             self.logs[number.0].heals = heals;
-            // It may have been lost together with every other write that the device had not made durable. A full disk concerns only
-            // its own log.
-            if !full {
+            // It may have been lost together with every other write that the device had not made durable. Want of room
+            // concerns only its own log.
+            if !without_room {
                 self.latch_what_a_flush_took_along(&source, std::iter::empty());
             }
         }

@@ -287,6 +287,12 @@ impl Verb {
         matches!(self, Verb::Delete { .. } | Verb::Stats { .. } | Verb::Verify { .. } | Verb::Target { .. })
     }
 
+    /// Whether it makes room, and leaves the log's head as it is: so it is done on a log that failed for want of room too.
+    #[must_use]
+    pub fn makes_room(&self) -> bool {
+        matches!(self, Verb::Trim { .. } | Verb::DeleteSegment { .. } | Verb::GiveUp { .. })
+    }
+
     /// Whether the log's head has to be awake for it.
     #[must_use]
     pub fn needs_the_head(&self) -> bool {

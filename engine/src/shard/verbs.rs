@@ -97,7 +97,8 @@ impl<D: Disk> Shard<D> {
                 verb => verb.refuse(VerbError::NoSuchLog { log: log.id.clone() }),
             };
         }
-        if let Some(latch) = log.latch.clone().filter(|_| !verb.suits_a_failed_log()) {
+        let suits = verb.suits_a_failed_log() || (log.heals && verb.makes_room());
+        if let Some(latch) = log.latch.clone().filter(|_| !suits) {
             return verb.refuse(VerbError::Latched { log: log.id.clone(), latch });
         }
         match verb {

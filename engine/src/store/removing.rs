@@ -16,7 +16,7 @@ use strandline_disk::host::{Backend, DiskOptions, RootLock};
 use strandline_disk::real::RealDisk;
 
 /// Its arena in bytes, and the least of it: header blocks, and what is filled of a file before it is used again.
-const ARENA_BYTES: usize = 4 << 20;
+pub(super) const ARENA_BYTES: usize = 4 << 20;
 const ARENA_BYTES_MIN: usize = 1 << 20;
 /// Files that it has open at once are few.
 const FILES_MAX: u32 = 512;

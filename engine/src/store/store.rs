@@ -1,5 +1,6 @@
 //! The store: opening, its logs, closing. Its threads live in `serve`.
 
+use super::fit;
 use super::log::Log;
 use super::removing::Removing;
 use super::serve::{self, Served, Started, shard_of};
@@ -17,7 +18,7 @@ use crate::shard::{OpenReport, Siblings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use strandline_disk::Capabilities;
-use strandline_disk::host::{Backend, Look, RootLock};
+use strandline_disk::host::{Backend, Look, RootLock, check_file_size, memory_limit};
 
 /// An open store. Dropping it closes it; [`Store::close`] says how that went.
 #[derive(Debug)]
@@ -81,7 +82,14 @@ impl Store {
     /// [`OpenError`]. Damage in a segment is no error: [`Store::report`] names it.
     pub fn open(config: Config) -> Result<Store, OpenError> {
         let config = config.check()?;
-        let Started { shards, capabilities, report, siblings, removing, lock } = serve::start(&config)?;
+        let (what, bytes) = fit::largest_file(&config);
+        check_file_size(what, bytes).map_err(|error| OpenError::Setup(Arc::new(error)))?;
+        let (config, less_memory) = fit::within_memory(config, memory_limit())?;
+        if let Some(told) = &less_memory {
+            tracing::warn!("{told}");
+        }
+        let Started { shards, mut capabilities, report, siblings, removing, lock } = serve::start(&config)?;
+        capabilities.warnings.extend(less_memory);
         Ok(Store { config, shards, capabilities, report, siblings, removing: Some(removing), lock })
     }
 

@@ -128,7 +128,7 @@ fn take_append(
     };
     ensure(tolerant || refused, "an append fails only when something failed", || error.to_string())?;
     match error {
-        AppendError::Failed { latch, .. } => model.fail(asked.log, asked.serial, latch.source.is_full()),
+        AppendError::Failed { latch, .. } => model.fail(asked.log, asked.serial, latch.source.is_without_room()),
         AppendError::ShardGone => model.fail(asked.log, asked.serial, false),
         _ => model.refuse(asked.log, asked.serial),
     }

@@ -51,6 +51,8 @@ const RESTARTS: &str = "sweeper/tests/passes/restarts.rs";
 const HOSTS: &str = "sweeper/tests/passes/hosts.rs";
 const PRESSURE: &str = "tests/tests/simulated/pressure.rs";
 const ROOT: &str = "engine/disk/tests/real/root.rs";
+const REAL_LIMITS: &str = "tests/tests/real_ring/limits.rs";
+const READ_ONLY: &str = "tests/tests/real_ring/read_only.rs";
 const LIMITS: &str = "engine/disk/tests/real/limits.rs";
 
 /// Variant, file, test. The test names the variant.
@@ -72,6 +74,7 @@ const REACHED: &[(&str, &str, &str)] = &[
         MANIFEST,
         "a_manifest_that_its_files_cannot_hold_is_refused_with_the_bytes_that_it_needs",
     ),
+    ("OpenError::MemoryLimit", REAL_LIMITS, "a_memory_limit_below_what_the_configuration_needs_refuses_the_open"),
     ("OpenError::Disk", SIMULATED, "a_disk_that_fails_while_opening_is_named"),
     ("OpenError::ShardGone", SIMULATED, "a_panic_while_opening_is_an_error_of_opening"),
     (
@@ -278,10 +281,20 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("DecodeError::Unpack", STORED_UNIT, "a_length_that_lies_is_an_answer_and_no_records"),
     ("DecodeError::Field", RECORD_UNIT, "fields_that_never_may_be_are_refused_by_name"),
     ("DecodeError::Count", RECORD_UNIT, "a_payload_that_is_cut_short_or_goes_on_is_an_error_at_every_byte"),
-    ("SetupError::BlockedByPolicy", SETUP_UNIT, "ur_02_a_refusal_names_who_refuses"),
-    ("SetupError::BlockedBySysctl", SETUP_UNIT, "ur_02_a_refusal_names_who_refuses"),
-    ("SetupError::KernelTooOld", SETUP_UNIT, "ur_02_a_refusal_names_who_refuses"),
+    ("SetupError::BlockedByPolicy", SETUP_UNIT, "ur_02_ur_04_a_refusal_names_who_refuses"),
+    ("SetupError::BlockedBySysctl", SETUP_UNIT, "ur_02_ur_04_a_refusal_names_who_refuses"),
+    ("SetupError::KernelTooOld", SETUP_UNIT, "ur_02_ur_04_a_refusal_names_who_refuses"),
     ("SetupError::NoMemory", LIMITS, "ur_01_where_not_even_the_ring_may_be_locked_the_error_names_limit_and_need"),
+    (
+        "SetupError::FileSizeLimit",
+        REAL_LIMITS,
+        "files_larger_than_the_limit_refuse_the_open_with_field_need_and_limit_and_no_signal_comes",
+    ),
+    (
+        "SetupError::ReadOnly",
+        READ_ONLY,
+        "a_store_on_a_read_only_file_system_is_refused_as_such_and_opens_when_it_is_writable_again",
+    ),
     ("SetupError::UnknownBackend", LIMITS, "ur_13_a_backend_that_does_not_exist_is_refused_by_its_name"),
     ("SetupError::LockHeld", ROOT, "a_second_opener_is_refused_and_let_in_after_the_first_has_gone"),
     ("SetupError::NotADirectory", ROOT, "a_root_that_is_not_safe_is_refused"),

@@ -66,6 +66,31 @@ fn a_log_that_failed_is_changed_by_no_verb_but_its_deletion() {
     machine.verb(log, |answer| Verb::Delete { answer }).expect("it can be deleted");
 }
 
+/// What makes room must not need room first: the log takes no appends, and its oldest segments go all the same.
+#[test]
+fn a_log_that_failed_for_want_of_room_is_trimmed_and_then_goes_on_by_itself() {
+    for errno in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG] {
+        let mut machine = Machine::new();
+        let log = machine.log("a").expect("a log");
+        machine.append(log).expect("an append");
+        machine.verb(log, |answer| Verb::Seal { at: None, answer }).expect("sealed");
+        (0..2_000).for_each(|_| assert!(machine.shard.turn().is_ok())); // It is shrunk meanwhile.
+        machine.append(log).expect("an append");
+        machine.fail(on_data(DiskVerb::Write), errno, Times::Forever);
+        let failed = machine.append(log).expect_err("there is no room");
+        assert!(matches!(failed, AppendError::Failed { .. }), "{failed}");
+        let refused = machine.verb(log, |answer| Verb::Seal { at: None, answer });
+        assert!(matches!(refused, Err(VerbError::Latched { .. })), "{errno}: {refused:?}");
+        let trimmed = machine.verb(log, |answer| Verb::Trim { start: Offset(1), answer });
+        assert_eq!(trimmed, Ok(Offset(1)), "{errno}");
+        let info = machine.verb(log, |answer| Verb::Stats { answer }).expect("it can be looked at");
+        assert_eq!((info.bounds.start, info.segments.len()), (Offset(1), 1), "{errno}: {info:?}");
+        machine.world.clear_faults();
+        let again = (0..100_000).find_map(|_| machine.append(log).ok());
+        assert!(again.is_some_and(|receipt| receipt.first >= Offset(2)), "{errno}: {again:?}");
+    }
+}
+
 #[test]
 fn a_disk_that_fails_under_a_verb_is_named_and_a_damaged_segment_is_not_indexed_again() {
     let mut machine = Machine::new();

@@ -5,20 +5,28 @@ mod answers;
 mod append;
 mod backends;
 mod cases;
+#[path = "../../../engine/disk/tests/real/child.rs"]
+mod child;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
 mod files;
+mod filesystems;
 mod follow;
 mod full_disk;
 mod hosts;
 mod kill9;
 mod lent;
+mod limits;
+mod lives;
+mod memory_group;
 #[path = "../../../engine/disk/tests/real/mounted.rs"]
 #[allow(dead_code, reason = "the disk's own tests use all of it")]
 mod mounted;
 mod open;
+mod quotas;
 mod read;
+mod read_only;
 mod room;
 #[path = "../../../engine/disk/tests/real/seccomp.rs"]
 #[allow(dead_code, reason = "the disk's own tests use the rest of it")]

@@ -1,6 +1,7 @@
 //! Base: what the clones of one disk share, whoever carries its operations out. It takes operations in, and ends them.
 
 use super::counters::DiskCounters;
+use super::file_size::FileSize;
 use super::root::RootLock;
 use crate::buffer::Pool;
 use crate::capabilities::Capabilities;
@@ -23,8 +24,15 @@ pub(crate) const DRAIN_MAX_NS: u64 = 60_000_000_000;
 /// What was opened, by its number, and not yet in a handle.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    /// A file, its length in bytes, and how it was asked for.
-    File(u32, u64, Access),
+    /// A file.
+    File {
+        number: u32,
+        /// In bytes.
+        length: u64,
+        /// How it was asked for.
+        access: Access,
+        read_only: bool,
+    },
     /// A directory.
     Directory(u32),
 }
@@ -42,6 +50,7 @@ pub struct Base {
     pub(crate) capabilities: Rc<Capabilities>,
     pub(crate) counters: Arc<DiskCounters>,
     pub(crate) clock: HostClock,
+    file_size: FileSize,
     /// Why nothing will complete any more.
     pub(crate) failed: Cell<Option<Errno>>,
     process: rustix::process::Pid,
@@ -74,6 +83,7 @@ impl Base {
             capabilities: Rc::new(capabilities),
             counters,
             clock,
+            file_size: FileSize::read(),
             failed: Cell::new(None),
             process: rustix::process::getpid(),
             lock,
@@ -94,6 +104,26 @@ impl Base {
         let (token, in_flight) = self.slots.begin(operation);
         self.queue.borrow_mut().push_back(token);
         in_flight
+    }
+
+    /// Whether what is asked for so is opened for direct I/O.
+    pub(crate) fn is_direct(&self, access: Access) -> bool {
+        access == Access::Auto && self.capabilities.direct.effective
+    }
+
+    /// What an operation is answered that the kernel must not hear of.
+    pub(crate) fn refusal(&self, operation: &Operation) -> Option<Errno> {
+        match operation {
+            Operation::Write { file, .. }
+            | Operation::Allocate { file, .. }
+            | Operation::WriteZeroes { file, .. }
+            | Operation::Truncate { file, .. }
+                if file.is_read_only() =>
+            {
+                Some(Errno::ROFS)
+            }
+            operation => self.file_size.refusal(operation),
+        }
     }
 
     /// Ends what was started and never handed on.
@@ -120,9 +150,9 @@ impl Base {
         let path = self.slots.with(token, |operation| operation.path());
         let path = path.unwrap_or_else(|| self.root.path().clone());
         match opened {
-            Opened::File(number, length, access) => {
-                let direct = access == Access::Auto && self.capabilities.direct.effective;
-                Success::File(File::new(number, path, length, direct, &self.released))
+            Opened::File { number, length, access, read_only } => {
+                let file = File::new(number, path, length, self.is_direct(access), &self.released);
+                Success::File(if read_only { file.only_to_read() } else { file })
             }
             Opened::Directory(number) => Success::Directory(Directory::new(number, path, &self.released)),
         }

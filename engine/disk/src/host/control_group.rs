@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 /// The smallest memory limit that applies to this process, in bytes; absent when there is none.
 ///
 /// Going past it is an OOM kill, not an error, so it is looked at before memory is pinned.
-pub(super) fn memory_limit() -> Option<u64> {
+#[must_use]
+pub fn memory_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").ok()?);
     let limits = limit_files(&groups, &mounts);

@@ -5,12 +5,15 @@ use crate::buffer::{BLOCK, Buffer, Pool};
 use crate::capabilities::{self, Direct};
 use memmap2::MmapOptions;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, IFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 /// The files it uses. Found at the start, they are what a killed probe left, and are removed.
 const PROBE_NAME: &str = "strandline.probe";
 const CLONE_NAME: &str = "strandline.probe.clone";
+
+/// Its largest size, in bytes.
+pub(crate) const PROBE_BYTES: u64 = 4 * BLOCK as u64;
 
 /// FALLOC_FL_WRITE_ZEROES, since Linux 6.17.
 pub(crate) const WRITE_ZEROES: u32 = 0x80;
@@ -25,6 +28,8 @@ pub(super) struct Trial {
     pub direct: Direct,
     pub fallocate: Vec<String>,
     pub reflink: Option<bool>,
+    /// Whether blocks of files are overwritten where they are; absent where file systems do not tell.
+    pub nocow: Option<bool>,
 }
 
 /// Tries everything in `root`.
@@ -35,6 +40,7 @@ pub(super) fn run(root: BorrowedFd<'_>) -> Trial {
             trial.direct = try_direct(root, &file);
             trial.fallocate = try_fallocate(&file);
             trial.reflink = try_clone(root, &file);
+            trial.nocow = rustix::fs::ioctl_getflags(&file.file).ok().map(|flags| flags.contains(IFlags::NOCOW));
         }
         Err(errno) if is_full(errno) => trial.direct = on_a_full_disk(lock_alignment(root)),
         Err(errno) => trial.direct.reason = format!("the probe file could not be made: {errno}"),
@@ -201,7 +207,7 @@ fn try_fallocate(probe: &ProbeFile<'_>) -> Vec<String> {
         ("punch_hole", FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE),
         (capabilities::WRITE_ZEROES, FallocateFlags::from_bits_retain(WRITE_ZEROES)),
     ];
-    let works = |mode| rustix::fs::fallocate(&probe.file, mode, 0, 4 * BLOCK as u64).is_ok();
+    let works = |mode| rustix::fs::fallocate(&probe.file, mode, 0, PROBE_BYTES).is_ok();
     modes.into_iter().filter(|&(_, mode)| works(mode)).map(|(name, _)| name.to_owned()).collect()
 }
 

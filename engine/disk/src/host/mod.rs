@@ -7,6 +7,7 @@ mod control_group;
 mod counters;
 pub(crate) mod direct;
 mod drive;
+mod file_size;
 mod filesystem;
 pub(crate) mod limits;
 pub(crate) mod look;
@@ -20,11 +21,14 @@ mod setup_error;
 pub(crate) mod ways;
 
 pub use backend::{BACKEND_VARIABLE, Backend};
+pub use control_group::memory_limit;
 pub use counters::DiskCounters;
+pub use file_size::check_file_size;
 pub use look::Look;
 pub use options::{DirectMode, DiskOptions};
 pub use root::{LOCK_NAME, RootLock};
 pub use setup_error::SetupError;
 
 pub(crate) use base::{Base, DRAIN_MAX_NS, Opened};
+pub(crate) use direct::PROBE_BYTES;
 pub(crate) use on_host::OnHost;

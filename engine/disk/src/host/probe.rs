@@ -26,6 +26,7 @@ impl Host {
         let (mut filesystem, device) = filesystem::inspect(root);
         let trial = direct::run(root);
         filesystem.reflink = trial.reflink;
+        filesystem.copies_on_write = trial.nocow.filter(|_| filesystem.kind == "btrfs").map(|nocow| !nocow);
         if !trial.direct.effective {
             tracing::warn!(reason = %trial.direct.reason, "files are opened buffered, not for direct I/O");
         }
@@ -80,6 +81,14 @@ fn warnings(filesystem: &Filesystem, memlock_bytes: Option<u64>) -> Vec<String> 
     if filesystem.journal == Some(Journal::Absent) {
         warnings.push("The ext4 file system has no journal: a power cut can damage its metadata.".into());
     }
+    if filesystem.copies_on_write == Some(true) {
+        warnings.push(
+            "btrfs copies on write here. Direct I/O is requested, and from Linux 6.14 on not effective for writes: they go through the page \
+             cache. An overwrite needs free blocks, so a full disk or quota stops more than appends. Mount with `nodatacow`, or make the \
+             root with `chattr +C` before its first store."
+                .into(),
+        );
+    }
     if memlock_bytes.is_some_and(|bytes| bytes < MEMLOCK_COMFORTABLE) {
         let bytes = memlock_bytes.unwrap_or_default();
         warnings
@@ -99,6 +108,8 @@ mod tests {
         assert_eq!(warnings(&filesystem, Some(8 << 20)).len(), 3, "a journal that is not known is not missing");
         filesystem.journal = Some(Journal::Absent);
         assert_eq!(warnings(&filesystem, Some(8 << 20)).len(), 4);
+        let btrfs = |copies_on_write| Filesystem { kind: "btrfs".into(), copies_on_write, ..Filesystem::default() };
+        assert_eq!([None, Some(false), Some(true)].map(|copies| warnings(&btrfs(copies), None).len()), [0, 0, 1]);
         assert_eq!(warnings(&Filesystem { kind: "xfs".into(), ..Filesystem::default() }, None), Vec::<String>::new());
     }
 }

@@ -89,7 +89,10 @@ impl Drop for RootLock {
 }
 
 fn open_root(root: &Path) -> Result<OwnedFd, SetupError> {
-    let failed = |errno| SetupError::Disk(DiskError::new(Verb::Setup, root.to_string_lossy(), errno));
+    let failed = |errno| match errno {
+        Errno::ROFS => SetupError::ReadOnly { path: root.to_owned() },
+        errno => SetupError::Disk(DiskError::new(Verb::Setup, root.to_string_lossy(), errno)),
+    };
     match rustix::fs::mkdir(root, Mode::RWXU) {
         Ok(()) => sync_parent(root).map_err(failed)?,
         Err(Errno::EXIST) => {}
@@ -151,6 +154,7 @@ fn lock_within(directory: &OwnedFd, path: &Path, wait: Duration) -> Result<Owned
 fn try_lock(directory: &OwnedFd, path: &Path) -> Result<Option<OwnedFd>, SetupError> {
     let failed = |errno| match errno {
         Errno::LOOP | Errno::ISDIR | Errno::NXIO => SetupError::OddLockFile { path: path.to_owned() },
+        Errno::ROFS => SetupError::ReadOnly { path: path.parent().unwrap_or(path).to_owned() },
         errno => SetupError::Disk(DiskError::new(Verb::Lock, path.to_string_lossy(), errno)),
     };
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;

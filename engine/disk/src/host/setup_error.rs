@@ -101,6 +101,29 @@ pub enum SetupError {
         /// The lock file.
         path: PathBuf,
     },
+    /// Files of this process may not be as large as some have to be.
+    #[error(
+        "files of this process may have {limit_bytes} bytes (RLIMIT_FSIZE), and {what} takes {needed_bytes}: raise the limit \
+         (`ulimit -f`, LimitFSIZE=) or make {what} smaller; nothing was changed"
+    )]
+    FileSizeLimit {
+        /// What decides how large they have to be.
+        what: &'static str,
+        /// Bytes of the largest.
+        needed_bytes: u64,
+        /// The limit, which is the soft one.
+        limit_bytes: u64,
+    },
+    /// The file system of the root is mounted read-only.
+    #[error(
+        "{} is on a file system that is read-only: mount it writable (`mount -o remount,rw`), after a look at the kernel's log \
+         and an fsck where an error made it so; nothing was changed",
+        path.display()
+    )]
+    ReadOnly {
+        /// The root.
+        path: PathBuf,
+    },
     /// Anything else.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -204,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn ur_02_a_refusal_names_who_refuses() {
+    fn ur_02_ur_04_a_refusal_names_who_refuses() {
         let modern = Evidence { disabled: Some(0), ..of_release("6.18.5") };
         let policy = |error: SetupError| matches!(error, SetupError::BlockedByPolicy { call: "io_uring_setup", .. });
         for errno in [Errno::PERM, Errno::ACCESS, Errno::NOSYS] {

@@ -32,6 +32,12 @@ pub(crate) const fn file(how: OpenFile, direct: bool) -> OFlags {
     if direct { flags.union(OFlags::DIRECT) } else { flags }
 }
 
+/// How an existing file is opened where its file system has become read-only: what is in it can be read all the same.
+pub(crate) const fn file_to_read(direct: bool) -> OFlags {
+    let flags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+    if direct { flags.union(OFlags::DIRECT) } else { flags }
+}
+
 /// A file of ours that nobody can reach under another name, nor have swapped for something else than a file.
 pub(crate) fn check_file(stat: &Stat) -> Result<(), Errno> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

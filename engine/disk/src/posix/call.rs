@@ -83,8 +83,8 @@ pub(super) enum Reply {
     Done,
     /// So many bytes were moved.
     Moved(usize),
-    /// A file of ours, as it should be, and its length in bytes.
-    File(OwnedFd, u64),
+    /// A file of ours, as it should be, its length in bytes, and whether it may only be read.
+    File(OwnedFd, u64, bool),
     /// A directory.
     Directory(OwnedFd),
 }
@@ -136,10 +136,15 @@ fn done(answered: Result<(), Errno>) -> Result<Reply, Errno> {
 
 fn open(directory: &OwnedFd, name: &Name, how: OpenFile, direct: bool) -> Result<Reply, Errno> {
     let mode = if how == OpenFile::New { ways::FILE_MODE } else { 0 };
-    let file = open_beneath(directory, name, ways::file(how, direct), mode)?;
+    let (file, read_only) = match open_beneath(directory, name, ways::file(how, direct), mode) {
+        Err(Errno::ROFS) if how == OpenFile::Existing => {
+            (open_beneath(directory, name, ways::file_to_read(direct), 0)?, true)
+        }
+        opened => (opened?, false),
+    };
     let stat = rustix::fs::fstat(&file)?;
     ways::check_file(&stat)?;
-    Ok(Reply::File(file, stat.st_size as u64))
+    Ok(Reply::File(file, stat.st_size as u64, read_only))
 }
 
 fn open_beneath(directory: &OwnedFd, name: &Name, flags: OFlags, mode: u32) -> Result<OwnedFd, Errno> {

@@ -103,7 +103,11 @@ impl Shared {
         loop {
             let Some(token) = self.base.queue.borrow_mut().pop_front() else { break };
             let held = self.held.borrow();
-            match self.base.slots.with(token, |operation| prepare(operation, &held, direct)) {
+            let prepared = self.base.slots.with(token, |operation| match self.base.refusal(operation) {
+                Some(errno) => Err(errno),
+                None => prepare(operation, &held, direct),
+            });
+            match prepared {
                 Some(Ok(Prepared::Call(call))) => calls[usize::from(!call.is_transfer())].push((token, call)),
                 Some(Ok(Prepared::Sleep(ends_ns))) => self.sleeps.borrow_mut().add(token, ends_ns),
                 Some(Err(errno)) => self.answered.borrow_mut().push((token, Err(errno))),
@@ -140,13 +144,13 @@ impl Shared {
         let result = reply.map(|reply| match reply {
             Reply::Done => Success::Done,
             Reply::Moved(bytes) => Success::Moved(bytes),
-            Reply::File(file, length) => {
+            Reply::File(file, length, read_only) => {
                 let access = |operation: &mut Operation| match operation {
                     Operation::Open { access, .. } => *access,
                     _ => Access::Buffered,
                 };
                 let access = self.base.slots.with(token, access).unwrap_or(Access::Buffered);
-                admit(Opened::File(insert(file), length, access))
+                admit(Opened::File { number: insert(file), length, access, read_only })
             }
             Reply::Directory(directory) => admit(Opened::Directory(insert(directory))),
         });

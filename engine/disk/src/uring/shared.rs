@@ -8,15 +8,16 @@ use super::operation::{self, Answer, CANCEL, DOORBELL, Parts, Prepared, Sleeps};
 use super::ring::{Landed, Ring};
 use crate::buffer::Pool;
 use crate::capabilities::Capabilities;
-use crate::disk::{Access, Operation, Success, Wait};
+use crate::disk::{Access, OpenFile, Operation, Success, Wait};
 use crate::error::DiskError;
 use crate::handle::Directory;
-use crate::host::ways::check_file;
+use crate::host::ways::{BENEATH, check_file, file_to_read};
 use crate::host::{Base, Opened, RootLock};
 use crate::host_clock::HostClock;
 use crate::slot::Token;
 use io_uring::{opcode, types};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -116,6 +117,9 @@ impl Shared {
         loop {
             let Some(token) = self.base.queue.borrow_mut().pop_front() else { return Ok(()) };
             let prepared = self.base.slots.with(token, |operation| {
+                if let Some(errno) = self.base.refusal(operation) {
+                    return Prepared::Answer(Err(errno));
+                }
                 let parts = Parts {
                     descriptors: &self.descriptors.borrow(),
                     arena: ring.arena(),
@@ -178,11 +182,13 @@ impl Shared {
             answer
         });
         let Some(answer) = read else { return };
+        let read_only = matches!(answer, Err(Errno::ROFS));
+        let answer = if read_only { self.open_to_read(token) } else { answer };
         let admit = |opened| self.base.admit(token, opened);
         let result = answer.and_then(|answer| match answer {
             Answer::Done => Ok(Success::Done),
             Answer::Moved(bytes) => Ok(Success::Moved(bytes)),
-            Answer::File(descriptor, access) => self.admit_file(descriptor, access).map(admit),
+            Answer::File(descriptor, access) => self.admit_file(descriptor, access, read_only).map(admit),
             Answer::Directory(descriptor) => {
                 let number = self.descriptors.borrow_mut().insert_plain(descriptor);
                 Ok(admit(Opened::Directory(number)))
@@ -191,10 +197,26 @@ impl Shared {
         self.base.finish(token, result);
     }
 
-    fn admit_file(&self, descriptor: OwnedFd, access: Access) -> Result<Opened, Errno> {
+    /// Opens a file once more where its file system has become read-only; whatever else has to change something cannot. This blocks, but
+    /// there is nobody left whose appends would wait for it.
+    fn open_to_read(&self, token: Token) -> Result<Answer, Errno> {
+        let open = |operation: &mut Operation| {
+            let Operation::Open { directory, name, how: OpenFile::Existing, access } = operation else {
+                return Err(Errno::ROFS);
+            };
+            let descriptors = self.descriptors.borrow();
+            let directory = descriptors.descriptor(directory.number()).ok_or(Errno::BADF)?;
+            let flags = file_to_read(self.base.is_direct(*access));
+            let file = rustix::fs::openat2(directory, name.as_c_str(), flags, Mode::empty(), BENEATH)?;
+            Ok(Answer::File(file, *access))
+        };
+        self.base.slots.with(token, open).unwrap_or(Err(Errno::ROFS))
+    }
+
+    fn admit_file(&self, descriptor: OwnedFd, access: Access, read_only: bool) -> Result<Opened, Errno> {
         let stat = rustix::fs::fstat(&descriptor)?;
         check_file(&stat)?;
         let number = self.descriptors.borrow_mut().insert_file(descriptor, &self.ring.borrow());
-        Ok(Opened::File(number, stat.st_size as u64, access))
+        Ok(Opened::File { number, length: stat.st_size as u64, access, read_only })
     }
 }

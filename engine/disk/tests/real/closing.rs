@@ -54,7 +54,7 @@ fn an_operation_dropped_in_flight_completes_and_gives_back_what_it_owned() {
 }
 
 #[test]
-fn a_disk_dropped_with_operations_in_flight_drains_first() {
+fn ur_09_a_disk_dropped_with_operations_in_flight_drains_first() {
     let place = place();
     let disk = open_at(place.path(), &options());
     let pool = disk.pool().clone();

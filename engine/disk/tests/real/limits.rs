@@ -1,66 +1,20 @@
 //! What happens where the host allows less. Each case runs in a process of its own, since limits are a process's.
 
+use crate::child::{child_with, ignore_file_size_signal};
 use crate::seccomp;
-use crate::skipped::skipped;
-use crate::support::{open_at, options, place};
+use crate::support::{filled, make_file, open_at, open_file, options, run};
 use crate::transfers::round_trip;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
-use strandline_disk::Disk;
 use strandline_disk::host::{BACKEND_VARIABLE, Backend, DiskOptions, SetupError};
 use strandline_disk::real::RealDisk;
-
-const ROOT: &str = "STRANDLINE_TEST_ROOT";
-const NOBODY: u32 = 65534;
+use strandline_disk::{BLOCK, Disk, DiskError, Position, Verb, transfer};
 
 /// As [`child_with`], where the environment says nothing of backends: most of these tests are about rings.
 fn child_root(test: &str, unprivileged: bool) -> Option<PathBuf> {
     child_with(test, unprivileged, |child| child.env_remove(BACKEND_VARIABLE))
-}
-
-/// In the child: the root to use. In the parent: runs this same test again in a child, as nobody when we are root.
-fn child_with(test: &str, unprivileged: bool, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Option<PathBuf> {
-    if let Some(root) = std::env::var_os(ROOT) {
-        return Some(root.into());
-    }
-    let place = place();
-    let mut program = std::env::current_exe().expect("this program");
-    let root = place.path().join("store");
-    std::fs::create_dir(&root).expect("made");
-    let as_nobody = unprivileged && rustix::process::geteuid().is_root();
-    if as_nobody {
-        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
-        chown(&root, Some(NOBODY), Some(NOBODY)).expect("given away");
-        if !everybody_may_run(&program) {
-            // It was built in a directory of root's own.
-            let copy = place.path().join("test");
-            std::fs::copy(&program, &copy).expect("room for a copy");
-            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).expect("set");
-            program = copy;
-        }
-        if !everybody_may_run(&program) {
-            skipped(format_args!("an unprivileged user cannot reach {}", program.display()));
-            return None;
-        }
-    }
-    let mut command = Command::new(&program);
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(ROOT, &root).current_dir("/");
-    if as_nobody {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    let status = prepare(&mut command).status().expect("started");
-    assert!(status.success(), "the child failed: {status}");
-    None
-}
-
-fn everybody_may_run(program: &Path) -> bool {
-    let open = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o001 != 0);
-    program.ancestors().all(open)
 }
 
 /// A ring, or nothing.
@@ -223,4 +177,72 @@ fn without_a_ring_the_limit_on_locked_memory_does_not_matter() {
     assert_eq!((capabilities.ring.arena_bytes, capabilities.memlock_bytes), (8 << 20, Some(4096)));
     assert!(!capabilities.warnings.iter().any(|warning| warning.contains("locked")), "{:?}", capabilities.warnings);
     round_trip(&disk);
+}
+
+/// The limit on the size of a file, which may be raised again.
+fn limit_files(bytes: u64) {
+    setrlimit(Resource::Fsize, Rlimit { current: Some(bytes), maximum: None }).expect("lowered");
+}
+
+#[test]
+fn a_limit_on_files_that_not_even_the_trial_of_direct_io_fits_refuses_the_disk() {
+    let test = "limits::a_limit_on_files_that_not_even_the_trial_of_direct_io_fits_refuses_the_disk";
+    let Some(root) = child_with(test, true, |child| child) else { return };
+    limit_files(4 * BLOCK as u64 - 1);
+    let error = RealDisk::open(&root, &options()).expect_err("refused");
+    let SetupError::FileSizeLimit { what, needed_bytes: 16_384, limit_bytes: 16_383 } = &error else {
+        panic!("{error}")
+    };
+    assert!(error.to_string().contains("LimitFSIZE=") && what.contains("direct I/O"), "{error}");
+    limit_files(4 * BLOCK as u64);
+    open_at(&root, &options());
+}
+
+/// Without SIGXFSZ ignored: a process that the kernel hears about the limit from would be dead.
+#[test]
+fn what_would_pass_the_limit_on_files_is_refused_without_a_signal_and_taken_when_it_is_raised() {
+    let test = "limits::what_would_pass_the_limit_on_files_is_refused_without_a_signal_and_taken_when_it_is_raised";
+    let Some(root) = child_with(test, true, |child| child) else { return };
+    ignore_file_size_signal(false);
+    let block = BLOCK as u64;
+    for how in ["written before", "open when it was lowered"] {
+        let disk = open_at(&root, &options());
+        let file = make_file(&disk, &disk.root(), "long").expect("made");
+        run(&disk, transfer::allocate(&disk, &file, 32 * block)).expect("allocated");
+        let disk = if how == "written before" {
+            drop((file, disk));
+            limit_files(8 * block);
+            open_at(&root, &options())
+        } else {
+            limit_files(8 * block);
+            disk
+        };
+        let long = open_file(&disk, &disk.root(), "long").expect("there");
+        let short = make_file(&disk, &disk.root(), "short").expect("made");
+        let refused = |verb: Verb, answer: Result<(), DiskError>| {
+            let error = answer.expect_err("past the limit");
+            assert_eq!((error.verb, error.errno), (verb, Errno::FBIG), "{how}: {error}");
+            assert!(error.is_without_room() && !error.is_full() && !error.is_failed_flush(), "{error}");
+            assert!(error.remedy().contains("RLIMIT_FSIZE"), "{}", error.remedy());
+        };
+        // What makes a file longer ahead has the limit looked at; a write after that knows it.
+        refused(Verb::Allocate, run(&disk, transfer::allocate(&disk, &short, 8 * block + 1)));
+        refused(Verb::WriteZeroes, run(&disk, transfer::write_zeroes(&disk, &short, Position(7 * block), 2 * block)));
+        let write = |file, at, durable| {
+            run(&disk, transfer::write(&disk, file, filled(&disk, BLOCK, 1), Position(at), durable)).1
+        };
+        refused(Verb::Write, write(&long, 8 * block, false));
+        refused(Verb::DurableWrite, write(&long, 31 * block, true));
+        refused(Verb::DurableWrite, write(&short, u64::from(u32::MAX) / block * block, true));
+        run(&disk, transfer::allocate(&disk, &short, 8 * block)).expect("at the limit");
+        write(&short, 7 * block, true).expect("at the limit");
+        let (_, read) = run(&disk, transfer::read(&disk, &long, filled(&disk, BLOCK, 0), Position(31 * block)));
+        assert_eq!(read.expect("what is past the limit can be read"), BLOCK);
+        run(&disk, transfer::truncate(&disk, &long, 16 * block)).expect("and cut off, down to more than the limit");
+        limit_files(u64::from(u32::MAX));
+        write(&long, 31 * block, true).expect("raised");
+        run(&disk, transfer::allocate(&disk, &short, 9 * block)).expect("raised");
+        drop((long, short, disk));
+        ["long", "short"].iter().for_each(|name| std::fs::remove_file(root.join(name)).expect("removed"));
+    }
 }

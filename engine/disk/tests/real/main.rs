@@ -2,9 +2,12 @@
 //! (`STRANDLINE_BACKEND=posix`). Each test is named as the sentence that it defends.
 
 mod barriers;
+#[allow(dead_code, reason = "some of it is for the tests of the store")]
+mod child;
 mod closing;
 mod limits;
 mod load;
+#[allow(dead_code, reason = "some of it is for the tests of the store")]
 mod mounted;
 mod names;
 mod root;

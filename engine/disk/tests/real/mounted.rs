@@ -1,7 +1,7 @@
 //! A file system of one's own: an image file on a loop device, mounted, and taken down again however the test ends.
 
 use crate::skipped::skipped;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -22,20 +22,64 @@ impl Mounted {
     ///
     /// `JOURNAL` among the arguments of `mkfs` stands for a second device, made as a journal of its own.
     pub fn new(megabytes: u64, mkfs: &[&str], tune: &[&str], options: &str) -> Option<Mounted> {
-        let made = Mounted::make(megabytes, mkfs, tune, options);
-        made.map_err(|Missing(why)| skipped(format_args!("{mkfs:?} {tune:?} -o {options}: {why}"))).ok()
+        Mounted::on_sectors(512, megabytes, mkfs, tune, options)
     }
 
-    fn make(megabytes: u64, mkfs: &[&str], tune: &[&str], options: &str) -> Result<Mounted, Missing> {
+    /// The same on a device whose logical sectors have so many bytes.
+    pub fn on_sectors(sector: u32, megabytes: u64, mkfs: &[&str], tune: &[&str], options: &str) -> Option<Mounted> {
+        let made = Mounted::make(sector, megabytes, mkfs, tune, options);
+        let told = |Missing(why)| skipped(format_args!("{mkfs:?} {tune:?} on {sector} -o {options}: {why}"));
+        made.map_err(told).ok()
+    }
+
+    /// A file system of so many megabytes in memory.
+    pub fn in_memory(megabytes: u64) -> Option<Mounted> {
+        let make = || {
+            let mut mounted = Mounted::nothing()?;
+            let point = mounted.make_point();
+            run("mount", &["-t", "tmpfs", "-o", &format!("size={megabytes}m"), "none", &point.to_string_lossy()])?;
+            mounted.mounted = true;
+            Ok(mounted)
+        };
+        make().map_err(|Missing(why)| skipped(format_args!("tmpfs: {why}"))).ok()
+    }
+
+    /// An overlay whose upper directory is on this one, which has to stay longer.
+    pub fn overlay(&self) -> Option<Mounted> {
+        let make = || {
+            let mut mounted = Mounted::nothing()?;
+            let point = mounted.make_point();
+            let [lower, upper, work] = [mounted.place.path().join("lower"), self.at("upper"), self.at("work")];
+            [&lower, &upper, &work].into_iter().for_each(|path| std::fs::create_dir(path).expect("made"));
+            let (lower, upper, work) = (lower.display(), upper.display(), work.display());
+            let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+            run("mount", &["-t", "overlay", "-o", &options, "none", &point.to_string_lossy()])?;
+            mounted.mounted = true;
+            Ok(mounted)
+        };
+        make().map_err(|Missing(why)| skipped(format_args!("overlay: {why}"))).ok()
+    }
+
+    fn nothing() -> Result<Mounted, Missing> {
         if !rustix::process::geteuid().is_root() {
             return Err(Missing("only root may mount".into()));
         }
         let place = tempfile::tempdir().expect("a temporary directory");
-        let mut mounted = Mounted { place, devices: Vec::new(), mounted: false };
-        let device = mounted.attach("image", megabytes)?;
+        Ok(Mounted { place, devices: Vec::new(), mounted: false })
+    }
+
+    fn make_point(&self) -> PathBuf {
+        let point = self.place.path().join("mounted");
+        std::fs::create_dir(&point).expect("made");
+        point
+    }
+
+    fn make(sector: u32, megabytes: u64, mkfs: &[&str], tune: &[&str], options: &str) -> Result<Mounted, Missing> {
+        let mut mounted = Mounted::nothing()?;
+        let device = mounted.attach("image", megabytes, sector)?;
         let mut arguments: Vec<String> = mkfs.iter().map(|&argument| argument.to_owned()).collect();
         for argument in arguments.iter_mut().filter(|argument| argument.contains("JOURNAL")) {
-            let journal = mounted.attach("journal", megabytes)?;
+            let journal = mounted.attach("journal", megabytes, sector)?;
             run("mke2fs", &["-q", "-F", "-b", "4096", "-O", "journal_dev", &journal])?;
             *argument = argument.replace("JOURNAL", &journal);
         }
@@ -45,16 +89,30 @@ impl Mounted {
         if let Some((program, rest)) = tune.split_first() {
             run(program, &rest.iter().copied().chain([device.as_str()]).collect::<Vec<_>>())?;
         }
-        let point = mounted.place.path().join("mounted");
-        std::fs::create_dir(&point).expect("made");
+        let point = mounted.make_point();
         run("mount", &["-o", options, &device, &point.to_string_lossy()])?;
         mounted.mounted = true;
         Ok(mounted)
     }
 
     /// A directory on it for a root: the top one holds what mkfs left.
-    pub fn root(&self) -> std::path::PathBuf {
-        self.place.path().join("mounted/root")
+    pub fn root(&self) -> PathBuf {
+        self.at("root")
+    }
+
+    /// A path on it.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.place.path().join("mounted").join(name)
+    }
+
+    /// The name of its device, as `loop0`.
+    pub fn device(&self) -> &str {
+        self.devices[0].trim_start_matches("/dev/")
+    }
+
+    /// A program that changes it; false where it is not installed, which is said.
+    pub fn changed_by(&self, program: &str, arguments: &[&str]) -> bool {
+        run(program, arguments).map_err(|Missing(why)| skipped(why)).is_ok()
     }
 
     /// Unmounts and mounts again, so that what is read then comes from the device.
@@ -66,11 +124,12 @@ impl Mounted {
         self.mounted = true;
     }
 
-    fn attach(&mut self, name: &str, megabytes: u64) -> Result<String, Missing> {
+    fn attach(&mut self, name: &str, megabytes: u64, sector: u32) -> Result<String, Missing> {
         let image = self.place.path().join(name);
         let file = std::fs::File::create(&image).expect("made");
         file.set_len(megabytes << 20).expect("room for a sparse file");
-        let found = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
+        let sector = sector.to_string();
+        let found = Command::new("losetup").args(["--find", "--show", "--sector-size", &sector]).arg(&image).output();
         match found {
             Ok(output) if output.status.success() => {
                 let device = String::from_utf8_lossy(&output.stdout).trim().to_owned();

@@ -31,6 +31,14 @@ fn the_report_says_what_was_obtained() {
 }
 
 #[test]
+fn ur_05_no_ring_polls_for_completions_so_that_each_opens_files_by_itself() {
+    let place = place();
+    let disk = open_at(place.path(), &options());
+    assert!(!disk.capabilities().ring.flags.iter().any(|flag| flag.contains("POLL")), "{:?}", disk.capabilities().ring);
+    round_trip(&disk);
+}
+
+#[test]
 fn a_second_opener_is_refused_and_let_in_after_the_first_has_gone() {
     let place = place();
     let disk = open_at(place.path(), &options());

@@ -122,7 +122,7 @@ fn durable_writes_into_written_extents_start_no_kernel_worker() {
 }
 
 #[test]
-fn dl_01_unlinks_start_no_more_kernel_workers_than_their_ring_was_given() {
+fn dl_01_ur_06_unlinks_start_no_more_kernel_workers_than_their_ring_was_given() {
     let place = place();
     let disk = open_at(place.path(), &options());
     if !on_ring(&disk) {
