@@ -276,3 +276,75 @@ fn df_13_a_log_that_does_nothing_takes_a_few_kibibytes_of_memory() {
     assert!(written <= IDLE_BYTES_MAX && opened <= OPENED_BYTES_MAX, "{written} and {opened} bytes");
     store.close().expect("a clean close");
 }
+
+/// Logs that rest again and again, how often, and the bytes that all of that may leave behind.
+const RESTING_LOGS: usize = 100;
+const RESTS: usize = 30;
+const RESTS_BYTES_MAX: u64 = 256 << 10;
+
+#[test]
+fn logs_that_come_to_rest_again_and_again_leave_no_memory_behind() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs at /dev/shm");
+    let config = Config {
+        segment_bytes: 256 << 10,
+        batch_bytes_max: 16 << 10,
+        manifest_bytes: 4 << 20,
+        idle_mark_after: Duration::from_millis(1),
+        spare_files_min: 0,
+        tail_cache_bytes: 0,
+        ..small(memory.path())
+    };
+    let store = open(config);
+    let logs: Vec<Log> = (0..RESTING_LOGS).map(|number| log_of(&store, format!("log {number}"))).collect();
+    let rest = || {
+        for log in &logs {
+            append(log, b"v");
+        }
+        std::thread::sleep(Duration::from_millis(15));
+    };
+    (0..5).for_each(|_| rest());
+    let (before, commits) = (bytes_at_rest(), store.counters().commits);
+    (0..RESTS).for_each(|_| rest());
+    let (left, appends) = (bytes_at_rest().saturating_sub(before), (RESTS * RESTING_LOGS) as u64);
+    let marks = store.counters().commits - commits - appends;
+    println!("{left} bytes behind {marks} marks");
+    assert!(marks > appends / 2, "{marks} marks: too few to show anything");
+    assert!(left <= RESTS_BYTES_MAX, "{left} bytes behind {marks} marks");
+    store.close().expect("a clean close");
+}
+
+/// Logs that are made, written and deleted one after the other, and the bytes that each of them may leave behind: its number, and how it stood,
+/// in a list that grows by doubling.
+const DELETED_LOGS: u64 = 500;
+const DELETED_BYTES_MAX: u64 = 4 << 10;
+
+#[test]
+fn a_log_that_was_deleted_leaves_little_more_than_its_number_behind() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a tmpfs at /dev/shm");
+    let config = Config {
+        segment_bytes: 64 << 10,
+        batch_bytes_max: 16 << 10,
+        manifest_bytes: 4 << 20,
+        spare_files_min: 0,
+        spare_bytes_max: 0,
+        ..small(memory.path())
+    };
+    let store = open(config);
+    let live = |number: u64| {
+        let log = log_of(&store, format!("log {number}"));
+        for _ in 0..20 {
+            append(&log, &[7; 1_000]);
+        }
+        let topic = log.id().topic.clone();
+        store.delete_topic(&topic).expect("deleted");
+    };
+    (0..20).for_each(live);
+    let before = bytes_at_rest();
+    (20..20 + DELETED_LOGS).for_each(live);
+    let left = bytes_at_rest().saturating_sub(before) / DELETED_LOGS;
+    println!("{left} bytes for a log that was deleted");
+    assert!(left <= DELETED_BYTES_MAX, "{left} bytes for a log that was deleted");
+    store.close().expect("a clean close");
+}

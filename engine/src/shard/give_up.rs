@@ -9,9 +9,10 @@ use crate::config::sabotaged;
 use crate::error::{AppendError, VerbError};
 use crate::format::manifest::{Edit, ReleaseReason};
 use crate::id::{Offset, SegmentId, Seq};
-use crate::log::Successor;
+use crate::log::{Shared, Successor};
 use crate::manifest::ManifestError;
 use crate::pending::Answer;
+use std::sync::Arc;
 use strandline_disk::Disk;
 
 impl<D: Disk> Shard<D> {
@@ -134,6 +135,17 @@ impl<D: Disk> Shard<D> {
         });
     }
 
+    /// Of a log that is gone only its number is left. Who still holds it has what it shared with its shard, which is closed.
+    fn give_memory_back(&mut self, number: LogNumber) {
+        let log = &mut self.logs[number.0];
+        log.shared = Arc::new(Shared::new(log.id.clone()));
+        log.shared.close();
+        log.closed.shrink_to_fit();
+        log.queued.shrink_to_fit();
+        log.flights.shrink_to_fit();
+        log.unflushed.shrink_to_fit();
+    }
+
     fn forget_log(&mut self, number: LogNumber) {
         let log = &mut self.logs[number.0];
         log.deleted = true;
@@ -158,5 +170,6 @@ impl<D: Disk> Shard<D> {
         let refused = AppendError::Deleted { log: id.clone() };
         self.refuse_all(number, &refused);
         self.refuse_verbs(number, &VerbError::NoSuchLog { log: id });
+        self.give_memory_back(number);
     }
 }

@@ -148,7 +148,10 @@ impl<D: Disk> Shard<D> {
                 }
             }
             wanted |= flight.durable && !direct;
-            self.spare_lists.push(flight.staged);
+            // A mark has none: kept as well, there would be one more for each mark.
+            if flight.staged.capacity() > 0 {
+                self.spare_lists.push(flight.staged);
+            }
         }
         self.evict_from_tails();
         let log = &mut self.logs[number.0];
