@@ -1,9 +1,8 @@
 //! The percentile curve: latency over nines, so that the slowest one in a hundred has as much room as the other 99.
 
-use super::chart::{Drawing, Line};
-use super::scale::{Mark, Scale};
 use crate::trace::{Chart, Point};
 use maud::Markup;
+use strandline_chart::{Drawing, Line, Mark, Scale};
 
 /// The axis ends here, at 99.999 percent, with the slowest of all.
 const NINES_MAX: f64 = 5.0;

@@ -1,8 +1,6 @@
 //! The page: the report for people. One file with everything in it: no script, nothing loaded from anywhere.
 
-mod chart;
 mod latency;
-mod scale;
 mod series;
 
 use crate::host::Host;

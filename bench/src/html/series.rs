@@ -1,10 +1,9 @@
 //! The course of a case: slice by slice over all rounds of both sides, so that a stall is seen.
 
-use super::chart::{Drawing, Line};
-use super::scale::Scale;
 use crate::series::{SLICE, Slice};
 use crate::trace::{Chart, Trace};
 use maud::Markup;
+use strandline_chart::{Drawing, Line, Scale};
 
 /// Draws the p99 of each slice. `None` where there are no latencies.
 pub fn p99(chart: &Chart) -> Option<Markup> {

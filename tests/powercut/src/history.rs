@@ -52,7 +52,7 @@ pub struct Held {
 }
 
 /// What is found of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Its start.
     pub start: u64,

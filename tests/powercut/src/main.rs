@@ -1,7 +1,7 @@
 //! Power cuts under a store on a real file system. A file that FUSE serves is the disk: it keeps a record of every write and every flush. A loop
 //! device, a file system and a store stand on it. Then disks are built as a power cut at some moment would have left them, the kernel mounts
 //! them, the store opens, and everything that was acknowledged before that moment must be there. `faults` serves the store's directory itself,
-//! and makes its operations fail.
+//! and makes its operations fail; `soak` runs a store for long, and looks whether anything grows.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -25,6 +25,7 @@ mod report;
 mod run;
 mod server;
 mod shape;
+mod soak;
 mod verb;
 mod watch;
 mod work;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let job = match &options.other {
         Some(Other::Faults(faults)) => &faults.job,
+        Some(Other::Soak(soak)) => &soak.job,
         Some(Other::Controls(_)) => &None,
         None => &options.job,
     };
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         (Some(job), other) => do_job(job, other.as_ref()).map(|()| true),
         (None, _) if std::env::var_os(INSIDE).is_none() => Err(enter_namespace()),
         (None, Some(Other::Faults(options))) => faults::run(options),
+        (None, Some(Other::Soak(options))) => soak::run(options),
         (None, Some(Other::Controls(options))) => controls::run(options),
         (None, None) => run(&options),
     };
@@ -121,8 +124,10 @@ fn keep_record(path: Option<&Path>, run: &record::Run) {
 fn do_job(file: &Path, other: Option<&Other>) -> Result<(), Trouble> {
     // When the run is gone nobody serves this disk any more.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    if matches!(other, Some(Other::Faults(_))) {
-        return faults::do_job(file);
+    match other {
+        Some(Other::Faults(_)) => return faults::do_job(file),
+        Some(Other::Soak(_)) => return soak::do_job(file),
+        Some(Other::Controls(_)) | None => {}
     }
     let job: job::Job = job::load(file).map_err(system("reading a job"))?;
     let saved = match job.task {

@@ -64,6 +64,8 @@ pub struct Options {
 pub enum Other {
     /// Makes operations of a file system fail under a store, one case after the other, and checks what is left. Needs root and /dev/fuse.
     Faults(crate::faults::Options),
+    /// Runs a store under a mixed load while things fail, and looks whether memory, descriptors or disk grow. Needs root and /dev/fuse.
+    Soak(crate::soak::Options),
     /// Runs the negative controls of power cuts and of faults: each defect must be noticed as what it is. Needs what these need.
     Controls(ControlOptions),
 }

@@ -2,18 +2,18 @@
 //! what it is asked to do and makes the k-th operation of a kind go wrong. A store runs a script on it; then the fault ends, the store opens in
 //! another process, and everything that had been acknowledged must be there.
 
-mod fault;
+pub mod fault;
 mod job;
 mod load;
 mod look;
-mod model;
+pub mod model;
 mod options;
 mod plan;
 mod report;
 mod run;
-mod served;
+pub mod served;
 mod session;
-mod tree;
+pub mod tree;
 
 pub use options::Options;
 

@@ -108,6 +108,19 @@ impl Model {
         number
     }
 
+    /// A batch of this number, which is larger than all before it, is about to be handed over.
+    pub fn append_as(&mut self, number: u64) {
+        self.next = number + 1;
+        self.batches.insert(number, Fate::Perhaps(None));
+    }
+
+    /// It was answered where something fails: what is before it, and was not answered as durable, may be lost all the same.
+    pub fn appended_by_itself(&mut self, number: u64, first: u64, level: Level) {
+        let fate = if level == Level::Durable { Fate::Sure(first) } else { Fate::Weak(first, level == Level::Written) };
+        self.batches.insert(number, fate);
+        self.there = if level == Level::Durable { There::Yes } else { self.there };
+    }
+
     /// It was answered. Durable is a prefix.
     pub fn appended(&mut self, number: u64, first: u64, level: Level) {
         let fate = if level == Level::Durable { Fate::Sure(first) } else { Fate::Weak(first, level == Level::Written) };
@@ -182,6 +195,33 @@ impl Model {
 
     fn settle(&mut self, settled: impl Fn(Fate) -> Fate) {
         self.batches.values_mut().for_each(|fate| *fate = settled(*fate));
+    }
+
+    /// Everything up to here was read: it stays.
+    pub fn read_to(&mut self, end: u64) {
+        self.seen = self.seen.max(end);
+    }
+
+    /// The number, first offset and end of each batch that may be there and has a place, in order.
+    pub fn places(&self) -> impl DoubleEndedIterator<Item = (u64, u64, u64)> + '_ {
+        self.batches.iter().filter_map(|(number, fate)| match fate {
+            Fate::Sure(first) | Fate::Weak(first, _) | Fate::Kept(first) | Fate::Perhaps(Some(first)) => {
+                Some((*number, *first, self.end_of(*number, *first)))
+            }
+            Fate::Perhaps(None) | Fate::Never => None,
+        })
+    }
+
+    /// Forgets what cannot be there any more: were it found, it would count as never appended.
+    pub fn forget(&mut self) {
+        let (log, start) = (self.log, self.start.0);
+        self.batches.retain(|number, fate| match fate {
+            Fate::Sure(first) | Fate::Weak(first, _) | Fate::Kept(first) | Fate::Perhaps(Some(first)) => {
+                *first + content::records(log, *number) > start
+            }
+            Fate::Perhaps(None) => true,
+            Fate::Never => false,
+        });
     }
 
     /// Whether what stands at this offset was to be dropped by a truncation that was not answered: it may have been cleared already.
@@ -397,6 +437,34 @@ mod tests {
             assert_eq!(after.allows(None).is_ok(), old, "a deletion that was not answered may come to light");
         }
         assert!(model.allows(Some(&trimmed)).is_err());
+    }
+
+    #[test]
+    fn what_is_forgotten_was_given_up_and_the_rest_is_held_to_as_before() {
+        let (mut model, found) = of(4, Level::Durable);
+        let start = found.batches[2].first;
+        let trimmed = Found { start, batches: found.batches[2..].to_vec(), ..found.clone() };
+        model.trimmed(start, true);
+        model.forget();
+        assert_eq!(model.places().count(), 2);
+        assert!(model.allows(Some(&trimmed)).is_ok() && model.allows(Some(&without(&trimmed, 1))).is_err());
+        assert!(model.allows(Some(&found)).is_err(), "it was given up");
+        model.append_as(77);
+        model.appended_by_itself(77, found.end, Level::Durable);
+        assert!(model.allows(Some(&trimmed)).is_err(), "that one is missing");
+    }
+
+    #[test]
+    fn where_something_fails_a_durable_batch_says_nothing_of_those_before_it() {
+        let (mut model, found) = of(2, Level::Accepted);
+        model.append_as(7);
+        model.appended_by_itself(7, found.start, Level::Durable);
+        model.went(Went::Lost);
+        let end = model.end_of(7, found.start);
+        let other = Found { start: 0, end, batches: vec![Held { first: 0, end, number: 7 }] };
+        assert_eq!(model.allows(Some(&other)), Ok(()), "it has the place of what was lost");
+        model.read_to(end + 1);
+        assert!(model.allows(Some(&other)).is_err(), "more was read");
     }
 
     #[test]

@@ -74,6 +74,21 @@ impl Server {
         lock(&self.shared).faults.lift();
     }
 
+    /// Puts a fault in waiting, below what uses the tree now, in place of one that is there.
+    pub fn arm(&self, fault: Fault) {
+        lock(&self.shared).faults.arm(Some(fault));
+    }
+
+    /// How often the fault that was put in waiting last has struck.
+    pub fn struck(&self) -> u64 {
+        lock(&self.shared).faults.fired().times
+    }
+
+    /// How many files and directories there are, and the bytes of the files.
+    pub fn extent(&self) -> (u64, u64) {
+        lock(&self.shared).tree.extent()
+    }
+
     /// Takes the tree down. Writes that are still on their way are lost.
     pub fn take_down(&self) -> (Tree, Counts, Fired) {
         let mut shared = lock(&self.shared);

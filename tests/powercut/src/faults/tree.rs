@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 
 /// What may be lost by itself, in bytes.
@@ -325,6 +325,32 @@ impl Tree {
         self.forget_unnamed();
     }
 
+    /// Forgets what has no name, neither now nor after a power cut. Nobody must have any of it open.
+    pub fn forget_nameless(&mut self) {
+        let (mut found, mut at) = (BTreeSet::from([ROOT]), vec![ROOT]);
+        while let Some(number) = at.pop() {
+            let Some(Node::Directory { now, durable, .. }) = self.nodes.get(&number) else { continue };
+            at.extend(now.values().chain(durable.values()).copied().filter(|inner| found.insert(*inner)));
+        }
+        self.nodes.retain(|number, _| found.contains(number));
+    }
+
+    /// How many files and directories have a name, and the bytes of these files.
+    pub fn extent(&self) -> (u64, u64) {
+        let (mut count, mut bytes, mut at) = (0, 0, vec![ROOT]);
+        while let Some(number) = at.pop() {
+            match self.nodes.get(&number) {
+                Some(Node::Directory { now, .. }) => {
+                    count += now.len() as u64;
+                    at.extend(now.values());
+                }
+                Some(Node::File(content)) => bytes += content.now.len() as u64,
+                None => {}
+            }
+        }
+        (count, bytes)
+    }
+
     fn forget_unnamed(&mut self) {
         let mut found = vec![ROOT];
         let mut at = 0;
@@ -444,6 +470,24 @@ mod tests {
         tree.sync_names();
         tree.cut(Loss::All, &mut Random::new(1, 0));
         assert_eq!(tree.node(file).err(), Some(Errno::NOENT));
+    }
+
+    #[test]
+    fn what_has_no_name_is_forgotten_unless_a_power_cut_would_bring_it_back() {
+        let mut tree = Tree::default();
+        let inner = tree.make_directory(ROOT, name("inner")).expect("made");
+        let (kept, gone) = (tree.create(inner, name("kept")), tree.create(inner, name("gone")));
+        let (kept, gone) = (kept.expect("made"), gone.expect("made"));
+        tree.write(kept, 0, b"seven b", false).expect("written");
+        assert_eq!(tree.extent(), (3, 7));
+        tree.unlink(inner, name("gone")).expect("removed");
+        tree.forget_nameless();
+        assert!(tree.node(gone).is_err() && tree.node(kept).is_ok());
+        tree.sync_names();
+        tree.unlink(inner, name("kept")).expect("removed");
+        tree.forget_nameless();
+        assert!(tree.node(kept).is_ok() && tree.extent() == (1, 0));
+        assert_eq!(after(&tree, Loss::All, 1).find(inner, name("kept")), Ok(kept));
     }
 
     #[test]

@@ -11,17 +11,21 @@ pub struct Scale {
 /// A mark on an axis: where, in parts of the axis from 0 to 1, and what it says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
+    /// Where it stands.
     pub place: f64,
+    /// What it says.
     pub text: String,
 }
 
 impl Scale {
     /// From `low` to `high`, evenly.
+    #[must_use]
     pub fn linear(low: f64, high: f64) -> Scale {
         Scale { low, high: high.max(low + 1e-9), logarithmic: false }
     }
 
     /// By powers of ten around all of `figures`, which are positive.
+    #[must_use]
     pub fn logarithmic(figures: impl Iterator<Item = f64>) -> Scale {
         let (mut low, mut high) = (f64::INFINITY, 0.0f64);
         for figure in figures.filter(|figure| figure.is_finite() && *figure > 0.0) {
@@ -33,12 +37,14 @@ impl Scale {
     }
 
     /// From 0 to a round figure above all of `figures`.
+    #[must_use]
     pub fn from_zero(figures: impl Iterator<Item = f64>) -> Scale {
         let highest = figures.filter(|figure| figure.is_finite()).fold(0.0, f64::max);
         Scale::linear(0.0, if highest > 0.0 { highest * 1.05 } else { 1.0 })
     }
 
     /// Where a figure stands, from 0 to 1; what lies outside stands on the edge.
+    #[must_use]
     pub fn place(&self, figure: f64) -> f64 {
         let along = |figure: f64| if self.logarithmic { figure.max(1e-9).log10() } else { figure };
         let (low, high) = (along(self.low), along(self.high));
@@ -46,6 +52,7 @@ impl Scale {
     }
 
     /// Marks at round figures.
+    #[must_use]
     pub fn marks(&self) -> Vec<Mark> {
         let figures = if self.logarithmic { self.decades() } else { self.steps() };
         figures.into_iter().map(|figure| Mark { place: self.place(figure), text: short(figure) }).collect()

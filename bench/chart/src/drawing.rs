@@ -1,19 +1,23 @@
 //! A chart: lines in a frame with two axes, as inline SVG whose colours come from the page.
 
-use super::scale::{Mark, Scale};
+use crate::{Mark, Scale};
 use maud::{Markup, html};
 use std::fmt::Write;
 
-const WIDTH: f64 = 560.0;
-const HEIGHT: f64 = 260.0;
+/// How wide a chart is, in pixels.
+pub const WIDTH: f64 = 560.0;
+/// How high it is.
+pub const HEIGHT: f64 = 260.0;
+
 const LEFT: f64 = 46.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 24.0;
 
 /// One line of a chart. `class` is its colour, and its name in the legend.
+#[derive(Debug)]
 pub struct Line {
-    /// `store` or `ceiling`.
+    /// What it shows: `store` or `ceiling`.
     pub class: &'static str,
     /// Its name in the legend.
     pub name: &'static str,
@@ -24,6 +28,7 @@ pub struct Line {
 }
 
 /// A chart.
+#[derive(Debug)]
 pub struct Drawing<'a> {
     /// What kind it is.
     pub class: &'static str,
@@ -40,19 +45,28 @@ pub struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Draws it.
+    /// Draws it, with its caption, for a page.
+    #[must_use]
     pub fn draw(&self) -> Markup {
         html! {
             figure {
                 figcaption { (self.caption) }
                 svg class=(self.class) viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) role="img" aria-label=(self.caption) {
-                    @for mark in self.up.marks() { (self.upward(&mark)) }
-                    @for mark in &self.across { (self.across(mark)) }
-                    @for turn in &self.turns { (vertical("turn", x(*turn))) }
-                    @for line in &self.lines { (line.draw()) }
-                    (self.legend())
+                    (self.inside())
                 }
             }
+        }
+    }
+
+    /// Draws it without its caption, for an image that holds several.
+    #[must_use]
+    pub fn inside(&self) -> Markup {
+        html! {
+            @for mark in self.up.marks() { (self.upward(&mark)) }
+            @for mark in &self.across { (self.across(mark)) }
+            @for turn in &self.turns { (vertical("turn", x(*turn))) }
+            @for line in &self.lines { (line.draw()) }
+            (self.legend())
         }
     }
 
