@@ -22,6 +22,11 @@ pub enum Preallocate {
     Off,
 }
 
+/// The least number of descriptors with which a shard gets on: a head and its successor, and room to open another segment.
+pub const DESCRIPTORS_MIN: usize = 8;
+/// What every shard has open beside its segments: the root, and in the one that keeps the manifest its directory and copies, and the audit log.
+pub const DESCRIPTORS_OF_ITS_OWN: usize = 8;
+
 /// The smallest arena, in bytes: four of the pieces in which the store moves what is no commit.
 const ARENA_BYTES_MIN: usize = 1 << 20;
 
@@ -165,6 +170,10 @@ pub struct Config {
     /// How long a log rests before the manifest knows it as clean: opening the store then looks at none of its files, and the first
     /// append after that costs a commit of the manifest. Default 60 s.
     pub idle_clean_after: Duration,
+    /// How long a log is quiet before it keeps no file open; they are opened again when they are needed. `None` is off. Default 30 s.
+    pub idle_close_after: Option<Duration>,
+    /// Most descriptors that all shards together hold for segments, at least 8 each. `None` goes by the limit on open files. Default `None`.
+    pub descriptors_max: Option<usize>,
     /// How long opening waits for another process to let go of the store. Default 30 s.
     pub lock_wait: Duration,
     /// The fields of policies that the host gives a meaning, at most 16 names of at most 64 bytes; any other is refused. Default
@@ -332,6 +341,8 @@ impl Config {
             scrub_bytes_per_second: 8 << 20,
             pin_bytes_max: 16 << 30,
             idle_clean_after: Duration::from_secs(60),
+            idle_close_after: Some(Duration::from_secs(30)),
+            descriptors_max: None,
             lock_wait: Duration::from_secs(30),
             host_fields: vec!["spread_by".to_owned()],
             audit_bytes: 4 << 20,
@@ -397,6 +408,7 @@ impl Config {
                 u64::MAX / 1_000_000,
             )?;
         }
+        self.check_descriptors()?;
         let batch = ("batch_bytes_max", u64::from(self.batch_bytes_max));
         let batch_on_disk = (batch.1 + HEADER_BYTES as u64).next_multiple_of(8);
         // The header block of a new segment and the kept part of the tail block go into the same write.
@@ -409,6 +421,14 @@ impl Config {
         }
         large_enough(("arena_bytes", self.arena_bytes as u64), arena_bytes_for(commit.1), commit)?;
         Ok(CheckedConfig(self))
+    }
+
+    fn check_descriptors(&self) -> Result<(), ConfigError> {
+        let idle_ms = self.idle_close_after.map_or(1, |after| after.as_millis().try_into().unwrap_or(u64::MAX));
+        in_range("idle_close_after (ms)", idle_ms, 1, u64::MAX / 1_000_000)?;
+        let Some(most) = self.descriptors_max.map(|most| most as u64) else { return Ok(()) };
+        in_range("descriptors_max", most, DESCRIPTORS_MIN as u64, 1 << 20)?;
+        large_enough(("descriptors_max", most), (self.shards * DESCRIPTORS_MIN) as u64, ("shards", self.shards as u64))
     }
 }
 
@@ -469,6 +489,17 @@ impl CheckedConfig {
         outstanding_bytes_max: usize,
     ) -> CheckedConfig {
         CheckedConfig(Config { arena_bytes, tail_cache_bytes, outstanding_bytes_max, ..self.0 })
+    }
+
+    /// How many descriptors one shard may hold.
+    #[must_use]
+    pub fn descriptors_of_a_shard(&self) -> usize {
+        self.descriptors_max.map_or(usize::MAX, |most| (most / self.shards).saturating_add(DESCRIPTORS_OF_ITS_OWN))
+    }
+
+    /// The same with another number of descriptors, as it was decided when the store was opened.
+    pub(crate) fn with_descriptors(&self, most: usize) -> CheckedConfig {
+        CheckedConfig(Config { descriptors_max: Some(most), ..self.0.clone() })
     }
 
     /// The clocks that the store reads.

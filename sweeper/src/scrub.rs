@@ -226,7 +226,7 @@ impl ScrubSweep {
             Ok(Some(scrubbed)) => note(store, segment, scrubbed, report),
             Err(error) => {
                 tracing::warn!(%segment, %error, "a segment could not be read again");
-                let is_of_the_disk = matches!(error, VerbError::Disk(_));
+                let is_of_the_disk = matches!(error, VerbError::Disk(_) | VerbError::TooManyOpen { .. });
                 report.failures.push((segment.clone(), error));
                 return is_of_the_disk;
             }

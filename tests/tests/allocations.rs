@@ -242,6 +242,8 @@ fn bytes_at_rest() -> u64 {
 const IDLE_LOGS: usize = 2_000;
 const IDLE_BYTES_MAX: u64 = 12 << 10;
 const OPENED_BYTES_MAX: u64 = 6 << 10;
+/// The same of a log that was written and has let go of its file.
+const ASLEEP_BYTES_MAX: u64 = 6 << 10;
 
 #[test]
 fn df_13_a_log_that_does_nothing_takes_a_few_kibibytes_of_memory() {
@@ -266,13 +268,23 @@ fn df_13_a_log_that_does_nothing_takes_a_few_kibibytes_of_memory() {
     let written = of_each(before);
     store.close().expect("a clean close");
     let before = bytes_at_rest();
-    let store = open(config);
+    let store = open(config.clone());
     let opened = of_each(before);
+    assert_eq!(store.report().logs_clean, IDLE_LOGS + 1);
+    store.close().expect("a clean close");
+    let before = bytes_at_rest();
+    let store = open(Config { idle_close_after: Some(Duration::from_millis(300)), ..config });
+    for number in 0..IDLE_LOGS {
+        append(&log_of(&store, format!("log {number}")), &[7; 1_000]);
+    }
+    let few = || store.counters().descriptors <= 16;
+    eventually("logs that are idle let go of their files", few);
+    let asleep = of_each(before);
     println!(
-        "{written} bytes for a log that was written, {opened} for one that was only opened; {:?}",
+        "{written} bytes for a log that was written, {opened} for one that was only opened, {asleep} for one that was let go of; {:?}",
         started.elapsed()
     );
-    assert_eq!(store.report().logs_clean, IDLE_LOGS + 1);
+    assert!(asleep <= ASLEEP_BYTES_MAX, "{asleep} bytes");
     assert!(written <= IDLE_BYTES_MAX && opened <= OPENED_BYTES_MAX, "{written} and {opened} bytes");
     store.close().expect("a clean close");
 }

@@ -5,7 +5,7 @@ use crate::capabilities::Capabilities;
 use crate::clock::Now;
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
-use crate::handle::{Directory, File};
+use crate::handle::{Directory, File, Handles};
 use crate::name::Name;
 use crate::position::Position;
 use crate::slot::InFlight;
@@ -325,6 +325,9 @@ pub trait Disk: Clone + 'static {
     /// # Errors
     /// What the file system answered.
     fn space(&self) -> Result<Space, DiskError>;
+
+    /// How many files and directories it has open.
+    fn handles(&self) -> Handles;
 
     /// The buffers of this disk.
     fn pool(&self) -> &Pool;

@@ -137,6 +137,7 @@ impl DiskError {
             Errno::NOSPC => "free space",
             Errno::DQUOT => "free space or raise the quota",
             Errno::FBIG => "raise the limit on the size of files (RLIMIT_FSIZE: `ulimit -f`, LimitFSIZE=)",
+            Errno::MFILE => "raise the limit on open files (RLIMIT_NOFILE: `ulimit -n`, LimitNOFILE=)",
             Errno::ROFS => "find out in the kernel's log why the file system is read-only, and mount it writable",
             _ => "look into the kernel's log",
         }
@@ -157,6 +158,13 @@ impl DiskError {
     #[must_use]
     pub fn is_tried_again(&self) -> bool {
         matches!(self.verb, Verb::Read | Verb::Write | Verb::DurableWrite) && self.is_passing()
+    }
+
+    /// True when this process, or the system, has no descriptor left for what was to be opened. Nothing was done then, and it may be tried again.
+    #[must_use]
+    pub fn is_out_of_descriptors(&self) -> bool {
+        let opens = matches!(self.verb, Verb::Open | Verb::OpenDirectory);
+        opens && (self.errno == Errno::MFILE || self.errno == Errno::NFILE)
     }
 
     /// True when what was named does not exist.

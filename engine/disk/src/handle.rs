@@ -2,20 +2,46 @@
 //!
 //! An operation in flight holds a clone, so nothing is closed before its last completion has been seen.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Numbers whose last handle is gone, for the disk to close at its next turn.
+/// The handles of one disk: how many there are, and the numbers whose last handle is gone, for the disk to close at its next turn.
+///
+/// Each handle stands for one descriptor of the process. One whose last clone is gone is closed before anything else is opened.
 #[derive(Clone, Debug, Default)]
-pub struct Released(Rc<RefCell<Vec<u32>>>);
+pub struct Handles(Rc<Counted>);
 
-impl Released {
+#[derive(Debug, Default)]
+struct Counted {
+    released: RefCell<Vec<u32>>,
+    open: Cell<usize>,
+    shortages: Cell<u64>,
+}
+
+impl Handles {
     /// Takes one number to close.
     #[must_use]
     pub fn take(&self) -> Option<u32> {
-        self.0.borrow_mut().pop()
+        self.0.released.borrow_mut().pop()
+    }
+
+    /// How many files and directories are open, the root included.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.0.open.get()
+    }
+
+    /// How often an open was refused for want of a descriptor so far.
+    #[must_use]
+    pub fn shortages(&self) -> u64 {
+        self.0.shortages.get()
+    }
+
+    /// An open was refused for want of a descriptor.
+    pub fn note_shortage(&self) {
+        self.0.shortages.set(self.0.shortages.get() + 1);
     }
 }
 
@@ -23,12 +49,21 @@ impl Released {
 struct Held {
     number: u32,
     path: Arc<str>,
-    released: Released,
+    handles: Handles,
+}
+
+impl Held {
+    fn new(number: u32, path: Arc<str>, handles: &Handles) -> Rc<Held> {
+        handles.0.open.set(handles.0.open.get() + 1);
+        Rc::new(Held { number, path, handles: handles.clone() })
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.released.0.borrow_mut().push(self.number);
+        let Handles(counted) = &self.handles;
+        counted.open.set(counted.open.get() - 1);
+        counted.released.borrow_mut().push(self.number);
     }
 }
 
@@ -42,10 +77,10 @@ pub struct File {
 }
 
 impl File {
-    /// Makes a handle. `number` is the disk's own; it comes back through `released`.
+    /// Makes a handle. `number` is the disk's own; it comes back through `handles`.
     #[must_use]
-    pub fn new(number: u32, path: Arc<str>, length: u64, direct: bool, released: &Released) -> File {
-        File { held: Rc::new(Held { number, path, released: released.clone() }), length, direct, read_only: false }
+    pub fn new(number: u32, path: Arc<str>, length: u64, direct: bool, handles: &Handles) -> File {
+        File { held: Held::new(number, path, handles), length, direct, read_only: false }
     }
 
     /// The same, of a file that could be opened for reading only.
@@ -104,10 +139,10 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Makes a handle. `number` is the disk's own; it comes back through `released`.
+    /// Makes a handle. `number` is the disk's own; it comes back through `handles`.
     #[must_use]
-    pub fn new(number: u32, path: Arc<str>, released: &Released) -> Directory {
-        Directory { held: Rc::new(Held { number, path, released: released.clone() }) }
+    pub fn new(number: u32, path: Arc<str>, handles: &Handles) -> Directory {
+        Directory { held: Held::new(number, path, handles) }
     }
 
     /// The disk's number for it.

@@ -35,7 +35,7 @@ pub use clock::Now;
 pub use disk::{Access, Disk, Entry, EntryKind, OpenFile, Operation, Outcome, Space, Stat, Success, Wait};
 pub use doorbell::Doorbell;
 pub use error::{DiskError, Verb};
-pub use handle::{Directory, File};
+pub use handle::{Directory, File, Handles};
 pub use host_clock::HostClock;
 pub use name::Name;
 pub use position::Position;

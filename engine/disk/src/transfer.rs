@@ -13,6 +13,10 @@ use std::time::Duration;
 /// How often in a row a transfer may answer EINTR, EAGAIN or 0 bytes before it counts as failed.
 pub const STALLS_MAX: u32 = 1_000;
 
+/// The pauses between tries of an open for which there is no descriptor double from the first to the second: about 130 ms in all.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(1);
+const SHORTAGE_PAUSE_MAX: Duration = Duration::from_millis(64);
+
 /// Writes the whole buffer at `position`; with `durable`, answers when all of it is on stable storage.
 ///
 /// A durable write that comes back short is continued by durable writes, so its end is covered too.
@@ -106,6 +110,21 @@ async fn steady<D: Disk>(disk: &D, make: impl Fn() -> Operation) -> Result<Succe
     }
 }
 
+/// Repeats an open for which there is no descriptor, after a pause each time: whoever may let go of some hears of it meanwhile.
+async fn patient<D: Disk>(disk: &D, make: impl Fn() -> Operation) -> Result<Success, DiskError> {
+    let mut pause = SHORTAGE_PAUSE;
+    loop {
+        match steady(disk, &make).await {
+            Err(error) if error.is_out_of_descriptors() && pause <= SHORTAGE_PAUSE_MAX => {
+                disk.handles().note_shortage();
+                sleep(disk, pause).await?;
+                pause *= 2;
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Makes all completed writes of `file` durable. An EINTR here has synced nothing, so it may be called again;
 /// any other failure is final.
 pub async fn sync<D: Disk>(disk: &D, file: &File) -> Result<(), DiskError> {
@@ -139,7 +158,7 @@ pub async fn truncate<D: Disk>(disk: &D, file: &File, length: u64) -> Result<(),
     steady(disk, || Operation::Truncate { file: file.clone(), length }).await.map(drop)
 }
 
-/// Opens or makes a file.
+/// Opens or makes a file. Without a descriptor for it nothing is made, so that it is tried again for a while.
 pub async fn open<D: Disk>(
     disk: &D,
     directory: &Directory,
@@ -148,16 +167,16 @@ pub async fn open<D: Disk>(
     access: Access,
 ) -> Result<File, DiskError> {
     let make = || Operation::Open { directory: directory.clone(), name: name.clone(), how, access };
-    match steady(disk, make).await? {
+    match patient(disk, make).await? {
         Success::File(file) => Ok(file),
         _ => unreachable!("an open answers a file"),
     }
 }
 
-/// Opens a directory.
+/// Opens a directory, as [`open`] does a file.
 pub async fn open_directory<D: Disk>(disk: &D, directory: &Directory, name: &Name) -> Result<Directory, DiskError> {
     let make = || Operation::OpenDirectory { directory: directory.clone(), name: name.clone() };
-    match steady(disk, make).await? {
+    match patient(disk, make).await? {
         Success::Directory(directory) => Ok(directory),
         _ => unreachable!("an open answers a directory"),
     }

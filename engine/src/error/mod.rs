@@ -90,6 +90,16 @@ pub enum OpenError {
         /// Bytes of a region.
         room: u64,
     },
+    /// The limit on open files leaves too few descriptors for the store.
+    #[error(
+        "this process may open {limit} files (RLIMIT_NOFILE), and the store needs that it may open {least}: raise the soft limit to that or more (ulimit -n, LimitNOFILE=), or lower shards; with fewer than a few for each log that is written it opens and closes files all the time"
+    )]
+    TooFewDescriptors {
+        /// The soft limit.
+        limit: u64,
+        /// The least that would do.
+        least: u64,
+    },
     /// `sync = barrier` was asked for where one flush does not stand for several files.
     #[error("sync = barrier cannot be used here ({reason}): set sync = auto, which uses it where it may")]
     NoBarrier {
@@ -282,6 +292,20 @@ pub enum AppendError {
         /// What the disk answered.
         source: DiskError,
     },
+    /// No descriptor was to be had for the log's segment, and none could be let go of.
+    #[error(
+        "log {log}: no descriptor is to be had for its segment ({source}; the shard holds {held} and may hold {budget}): raise the limit on open files (RLIMIT_NOFILE) or descriptors_max; it is tried again at the next append"
+    )]
+    TooManyOpen {
+        /// The log.
+        log: LogId,
+        /// How many descriptors its shard holds.
+        held: usize,
+        /// How many it may hold.
+        budget: usize,
+        /// What the disk answered, or would have.
+        source: DiskError,
+    },
     /// The log has used up its offsets or segment numbers.
     #[error("log {log} has no {what} left: use another range")]
     Exhausted {
@@ -337,6 +361,20 @@ pub enum ReadError {
         /// Where.
         position: Position,
         /// What the disk answered.
+        source: DiskError,
+    },
+    /// No descriptor was to be had for the segment, and none could be let go of.
+    #[error(
+        "segment {segment}: no descriptor is to be had ({source}; the shard holds {held} and may hold {budget}): raise the limit on open files (RLIMIT_NOFILE) or descriptors_max, and read again"
+    )]
+    TooManyOpen {
+        /// The segment.
+        segment: SegmentId,
+        /// How many descriptors its shard holds.
+        held: usize,
+        /// How many it may hold.
+        budget: usize,
+        /// What the disk answered, or would have.
         source: DiskError,
     },
     /// The log was deleted.

@@ -78,7 +78,7 @@ pub enum OrphanError {
 
 impl From<DiskError> for OrphanError {
     fn from(source: DiskError) -> OrphanError {
-        OrphanError::Verb(VerbError::Disk(source))
+        OrphanError::Verb(source.into())
     }
 }
 

@@ -140,9 +140,17 @@ pub enum VerbError {
         /// The shortest that would do, in milliseconds.
         floor_ms: u64,
     },
+    /// No descriptor was to be had, and none could be let go of.
+    #[error(
+        "no descriptor is to be had ({source}): raise the limit on open files (RLIMIT_NOFILE) or descriptors_max, and try again"
+    )]
+    TooManyOpen {
+        /// What the disk answered, or would have.
+        source: DiskError,
+    },
     /// The disk failed.
     #[error("the disk failed: {0}")]
-    Disk(#[from] DiskError),
+    Disk(#[source] DiskError),
     /// The manifest did not take the change.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -160,6 +168,15 @@ pub enum VerbError {
     /// The shard's thread died; open the store again.
     #[error("the shard's thread ended (a panic, or its ring failed): open the store again")]
     ShardGone,
+}
+
+impl From<DiskError> for VerbError {
+    fn from(source: DiskError) -> VerbError {
+        match source.is_out_of_descriptors() {
+            true => VerbError::TooManyOpen { source },
+            false => VerbError::Disk(source),
+        }
+    }
 }
 
 impl VerbError {
@@ -182,6 +199,7 @@ impl VerbError {
             VerbError::Latched { .. } => "latched",
             VerbError::PinTooLarge { .. } => "pin_too_large",
             VerbError::SegmentMaxAgeTooShort { .. } => "segment_max_age_too_short",
+            VerbError::TooManyOpen { .. } => "too_many_open",
             VerbError::Disk(_) => "disk",
             VerbError::Manifest(_) => "manifest",
             VerbError::Overloaded { .. } => "overloaded",

@@ -97,6 +97,11 @@ impl Index {
         });
     }
 
+    /// Gives back the memory that no entry uses.
+    pub fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+    }
+
     /// Where to start reading for `offset`: its batch starts here or later.
     #[must_use]
     pub fn locate(&self, offset: Offset) -> Position {

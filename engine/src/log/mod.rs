@@ -8,7 +8,7 @@ pub mod shared;
 mod state;
 pub mod tail_cache;
 
-pub use dormant::{Dormant, clean_edit};
+pub use dormant::{Dormant, clean_edit, fall_asleep, forget_much, is_idle, is_marked, is_quiet};
 pub use flight::{Flight, Level, Queued, Receipt, Staged, Waiting};
 pub use shared::Shared;
-pub use state::{Log, Making, STAMP_AHEAD_MAX_MS, Successor, Unprepared};
+pub use state::{Asked, Log, Making, STAMP_AHEAD_MAX_MS, Successor, Unprepared};

@@ -9,6 +9,7 @@ use crate::host::Refusal;
 use crate::id::{Epoch, LogId, Offset, Seq};
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::Closed;
+use crate::segment::unopened::Unopened;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -44,7 +45,19 @@ pub struct Making {
     hurry: Cell<bool>,
     wanted_per_mille: Cell<u32>,
     burst_bytes: Cell<u64>,
+    /// Its file is open although nothing is done to it.
+    holds: Cell<bool>,
+    lets_go: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+}
+
+/// What a task that makes a successor goes on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// With filling it.
+    Fill,
+    /// Without its file, which is opened again for that.
+    LetGo,
 }
 
 impl Making {
@@ -75,16 +88,36 @@ impl Making {
         self.burst_bytes.get()
     }
 
-    /// Waits until more than `filled_per_mille` is wanted, or appends wait. Costs nothing while the log is idle.
-    pub async fn wanted(&self, filled_per_mille: u32) {
-        std::future::poll_fn(|context| {
+    /// Waits until more than `filled_per_mille` is wanted, or appends wait; or, where it `holds` the file open, until that is to be let go of.
+    /// Costs nothing while the log is idle.
+    pub async fn wanted(&self, filled_per_mille: u32, holds: bool) -> Asked {
+        let asked = std::future::poll_fn(|context| {
             if self.hurry.get() || self.wanted_per_mille.get() >= filled_per_mille {
-                return Poll::Ready(());
+                return Poll::Ready(Asked::Fill);
             }
+            if holds && self.lets_go.get() {
+                return Poll::Ready(Asked::LetGo);
+            }
+            self.holds.set(holds);
             *self.waker.borrow_mut() = Some(context.waker().clone());
             Poll::Pending
-        })
-        .await;
+        });
+        let asked = asked.await;
+        self.holds.set(false);
+        self.lets_go.set(false);
+        asked
+    }
+
+    /// Whether a file is held open for nothing but more filling, which nobody wants now.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.holds.get() && !self.lets_go.get()
+    }
+
+    /// The file is closed until it is filled on.
+    pub fn let_go(&self) {
+        self.lets_go.set(true);
+        self.wake();
     }
 
     fn wake(&self) {
@@ -139,6 +172,9 @@ pub struct Log<A> {
     pub dormant: Option<Dormant>,
     /// What comes after it.
     pub successor: Successor,
+    /// The file that was made ahead for the segment after it and is not open. It holds nothing. There is no other successor then, or it
+    /// is being opened.
+    pub ahead: Option<Unopened>,
     /// The number that the next segment gets; none when they are used up.
     pub next_seq: Option<Seq>,
     /// The offset that the next record gets when it is taken.
@@ -222,6 +258,7 @@ impl<A> Log<A> {
             active: None,
             dormant: None,
             successor: Successor::None,
+            ahead: None,
             next_seq: Seq::new(0),
             end: Offset(0),
             staged_end: Offset(0),
@@ -264,6 +301,12 @@ impl<A> Log<A> {
         // A verb at work may be cutting the very place where the mark would go.
         let quiet = self.queued.is_empty() && self.is_settled() && self.latch.is_none() && !self.verb_at_work;
         quiet && self.active.is_some() && self.marked_end < self.durable_end
+    }
+
+    /// Whether the same is so of a head that was let go of: it is roused for that.
+    #[must_use]
+    pub fn lacks_mark_asleep(&self) -> bool {
+        self.dormant.is_some() && !self.rousing && self.marked_end < self.durable_end
     }
 
     /// Whether all that was staged is durable and nothing is in flight.

@@ -277,6 +277,12 @@ impl Active {
         self.commit_bytes.checked_div(self.commits).unwrap_or(0)
     }
 
+    /// A checksum of what it keeps of its last block.
+    #[must_use]
+    pub fn tail_checksum(&self) -> u32 {
+        self.tail.checksum()
+    }
+
     /// What ends at `end` was written.
     pub fn note_written(&mut self, end: Position) {
         self.written = self.written.max(end);

@@ -7,6 +7,7 @@ use crate::format::index::{INDEX_ENTRY_BYTES, Index};
 use crate::format::segment::SegmentFooter;
 use crate::id::{Generation, Offset, SegmentId, Uid};
 use crate::layout;
+use std::cell::Cell;
 use std::rc::Rc;
 use strandline_disk::{Access, BLOCK, Directory, Disk, DiskError, File, OpenFile, Position, transfer};
 
@@ -41,6 +42,29 @@ pub struct Closed {
     pub latest: Latest,
     /// Its file and index, once it was opened.
     pub loaded: Option<Rc<Loaded>>,
+    /// What is known of a write head that was let go of: its file need not be read to find its batches.
+    pub known: Option<Rc<Known>>,
+}
+
+/// What a write head knew of its file when that was let go of.
+#[derive(Debug)]
+pub struct Known {
+    /// Its index.
+    pub index: Index,
+    /// The position after its last batch or mark.
+    pub end: Position,
+    /// Store times of the first and the last batch, 0 without one.
+    pub store_times_ms: (u64, u64),
+    /// A checksum of what stands in its last block before that end.
+    pub tail_checksum: u32,
+}
+
+impl Known {
+    /// How much it takes, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.index.entries().len().saturating_mul(INDEX_ENTRY_BYTES)
+    }
 }
 
 /// An open closed segment.
@@ -60,6 +84,8 @@ pub struct Loaded {
     pub surveyed: bool,
     /// What does not verify below its end, as far as is known.
     pub damage: Vec<Damage>,
+    /// When it was read last, since boot in nanoseconds.
+    pub used_ns: Cell<u64>,
 }
 
 impl Loaded {
@@ -74,6 +100,7 @@ impl Loaded {
             store_times_ms: found.store_times_ms,
             surveyed: true,
             damage: found.damage,
+            used_ns: Cell::new(0),
         }
     }
 
@@ -109,12 +136,24 @@ impl Closed {
         self.latest.store_ms.or(self.loaded.as_ref().map(|loaded| loaded.store_times_ms.1))
     }
 
-    /// Opens the file and reads its index; where footer or index are missing or wrong, builds it from the data.
+    /// Opens the file and reads its index, unless that is known; where footer or index are missing or wrong, builds it from the data.
     ///
     /// # Errors
     /// What the disk answered.
     pub async fn load<D: Disk>(&self, disk: &D) -> Result<Loaded, DiskError> {
         let (_, file) = open_file(disk, &self.id, self.generation).await?;
+        if let Some(known) = &self.known {
+            return Ok(Loaded {
+                file,
+                index: known.index.clone(),
+                data_end: known.end,
+                store_times_ms: known.store_times_ms,
+                client_time_max_ms: known.index.client_time_max_ms(),
+                surveyed: false,
+                damage: Vec::new(),
+                used_ns: Cell::new(0),
+            });
+        }
         if self.sealed {
             match self.read_index(disk, &file).await? {
                 Ok((index, footer)) => {
@@ -126,6 +165,7 @@ impl Closed {
                         client_time_max_ms: footer.client_time_max_ms,
                         surveyed: false,
                         damage: Vec::new(),
+                        used_ns: Cell::new(0),
                     });
                 }
                 Err(reason) => tracing::warn!(segment = %self.id, reason, "the index is built again from the data"),

@@ -6,6 +6,7 @@ mod chain;
 pub mod closed;
 pub mod cut;
 pub mod mend;
+pub mod resting;
 pub mod rewrite;
 pub mod scrub;
 pub mod seal;

@@ -167,6 +167,7 @@ impl Target {
             sealed_at_ms: 0,
             latest: Latest::default(),
             loaded: None,
+            known: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! with 1,000 bytes kept, sector 0 (bytes 0..512) is written with the same bytes, and sector 1 with its first 488 the same.
 #![cfg_attr(not(test), expect(clippy::indexing_slicing, reason = "what it lays is its own, and no bytes from a disk"))]
 
+use crate::format::checksum::crc32c;
 use strandline_disk::{BLOCK, Buffer, Pool, Position};
 
 /// The end of what a file holds, and the bytes of the block that it falls in.
@@ -49,6 +50,12 @@ impl Tail {
     #[must_use]
     pub fn end(&self) -> Position {
         self.end
+    }
+
+    /// A checksum of the bytes that it keeps.
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        crc32c(&self.block[..self.kept()])
     }
 
     fn kept(&self) -> usize {

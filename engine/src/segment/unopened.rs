@@ -1,6 +1,6 @@
-//! A segment's file as the manifest knows it, before anybody has opened it.
+//! A segment's file as the manifest knows it: one that nobody has opened yet, or that was let go of.
 
-use super::active::PreparedFile;
+use super::active::{Active, PreparedFile};
 use super::closed;
 use crate::id::{Generation, SegmentId, Uid};
 use strandline_disk::{Directory, Disk, DiskError};
@@ -20,6 +20,20 @@ pub struct Unopened {
     pub look_ahead: u64,
     /// Its blocks were written whole and then synced.
     pub written: bool,
+}
+
+impl From<&Active> for Unopened {
+    fn from(active: &Active) -> Unopened {
+        let Active { uid, generation, size, look_ahead, anchored, .. } = *active;
+        Unopened { id: active.id.clone(), uid, generation, size, look_ahead, written: anchored }
+    }
+}
+
+impl From<&PreparedFile> for Unopened {
+    fn from(prepared: &PreparedFile) -> Unopened {
+        let PreparedFile { uid, generation, size, look_ahead, anchored, .. } = *prepared;
+        Unopened { id: prepared.id.clone(), uid, generation, size, look_ahead, written: anchored }
+    }
 }
 
 impl Unopened {

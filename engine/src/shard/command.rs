@@ -209,6 +209,12 @@ pub struct ShardCounters {
     pub reads: AtomicU64,
     /// Batches that had been accepted and could not be written.
     pub lost: AtomicU64,
+    /// Descriptors that it holds now.
+    pub descriptors: AtomicU64,
+    /// Heads of logs that were let go of to stay within what it may hold.
+    pub heads_let_go: AtomicU64,
+    /// Times that the host had no descriptor for it.
+    pub descriptors_refused: AtomicU64,
 }
 
 /// The way into a shard, shared by all callers.

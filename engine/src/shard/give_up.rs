@@ -155,8 +155,8 @@ impl<D: Disk> Shard<D> {
         if let Successor::Ready(prepared) = std::mem::replace(&mut log.successor, Successor::None) {
             gone.push(Leaving::from(&prepared));
         }
-        let ahead = log.dormant.take().and_then(|dormant| dormant.successor);
-        gone.extend(ahead.map(|file| Leaving::from(&file)));
+        log.dormant = None;
+        gone.extend(log.ahead.take().map(|file| Leaving::from(&file)));
         let id = log.id.clone();
         let (bytes, commits) = log.shared.tail.clear();
         self.tail_budget.forget(number, bytes, commits);

@@ -52,14 +52,7 @@ impl<D: Disk> Shard<D> {
         let quiet = log.flights.is_empty() && !log.flushing && log.tasks == 0 && !changes;
         let Some(active) = log.active.as_ref().filter(|_| room && quiet && now_ns >= log.heal_from_ns) else { return };
         let head = Head {
-            file: Unopened {
-                id: active.id.clone(),
-                uid: active.uid,
-                generation: active.generation,
-                size: active.size,
-                look_ahead: active.look_ahead,
-                written: active.anchored,
-            },
+            file: Unopened::from(active),
             expected: Expected {
                 uid: active.uid,
                 base: active.base,
@@ -74,11 +67,14 @@ impl<D: Disk> Shard<D> {
             durable_end: log.durable_end,
         };
         log.heal_from_ns = now_ns.saturating_add(PREPARE_RETRY_NS);
-        let (disk, life) = (self.disk.clone(), self.life);
-        self.spawn_background(
-            number,
-            async move { Event::Healed { log: number, result: heal(&disk, head, life).await } },
-        );
+        let (disk, life, descriptors) = (self.disk.clone(), self.life, self.descriptors.clone());
+        self.spawn_background(number, async move {
+            let healed = async {
+                let _room = descriptors.room(3).await?;
+                heal(&disk, head, life).await
+            };
+            Event::Healed { log: number, result: healed.await }
+        });
     }
 
     /// Takes over what became of the head.
@@ -122,6 +118,7 @@ impl<D: Disk> Shard<D> {
         self.announce(number);
         self.watch_age(number);
         self.let_rest(number);
+        self.close_later(number);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Inspecting: what a shard knows of its logs, and what is really in their files. Changes nothing but an index that is built again.
 
 use super::command::LogNumber;
+use super::descriptors::Descriptors;
 use super::roll::age_of;
 use super::shard::Shard;
 use super::verb::{LogInfo, Rot, Sealed, SegmentInfo, SegmentState, Verdict, Verified};
@@ -128,9 +129,9 @@ impl<D: Disk> Shard<D> {
             let segment = SegmentId { log: log.id.clone(), seq };
             return answer.give(Err(VerbError::NoSuchSegment { segment }));
         }
-        let disk = self.disk.clone();
+        let (disk, descriptors) = (self.disk.clone(), self.descriptors.clone());
         self.work(number, async move {
-            let result = verify_all(&disk, targets).await;
+            let result = verify_all(&disk, &descriptors, targets).await;
             Box::new(move |_: &mut Shard<D>| answer.give(result)) as Finish<D>
         });
     }
@@ -164,9 +165,9 @@ impl<D: Disk> Shard<D> {
         if !closed.sealed {
             return answer.give(Err(VerbError::NotSealed { segment }));
         }
-        let disk = self.disk.clone();
+        let (disk, descriptors) = (self.disk.clone(), self.descriptors.clone());
         self.work(number, async move {
-            let result = build_again(&disk, &closed).await;
+            let result = build_again(&disk, &descriptors, &closed).await;
             Box::new(move |shard: &mut Shard<D>| {
                 shard.heed_failure(&result);
                 if result.is_ok()
@@ -186,10 +187,12 @@ fn sealed(closed: &Closed, dropped: u64) -> Sealed {
 
 async fn verify_all<D: Disk>(
     disk: &D,
+    descriptors: &Descriptors,
     targets: Vec<(SegmentId, crate::id::Generation, Expected)>,
 ) -> Verdict<Verified> {
     let mut verified = Verified::default();
     for (segment, generation, expected) in targets {
+        let _room = descriptors.room(2).await?;
         let (_, file) = open_file(disk, &segment, generation).await?;
         let found = survey::survey(disk, &file, &expected).await?;
         verified.segments += 1;
@@ -199,7 +202,8 @@ async fn verify_all<D: Disk>(
     Ok(verified)
 }
 
-async fn build_again<D: Disk>(disk: &D, closed: &Closed) -> Verdict<()> {
+async fn build_again<D: Disk>(disk: &D, descriptors: &Descriptors, closed: &Closed) -> Verdict<()> {
+    let _room = descriptors.room(2).await?;
     let (_, file) = open_file(disk, &closed.id, closed.generation).await?;
     let found = closed.survey(disk, file.clone()).await?;
     if let Some(damage) = found.damage.first() {

@@ -6,6 +6,7 @@ mod answer;
 pub mod clock;
 pub mod command;
 mod commit;
+mod descriptors;
 mod disown;
 mod flush;
 mod give_away;
@@ -29,6 +30,7 @@ mod restamp;
 mod roll;
 pub mod rouse;
 pub mod scrub;
+mod seal;
 mod seek;
 mod settle;
 #[expect(clippy::module_inception, reason = "the noun of this file is the shard")]

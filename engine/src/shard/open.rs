@@ -32,6 +32,10 @@ use strandline_disk::{Access, Disk, EntryKind, Name, transfer};
 /// How many logs of a shard are recovered at once: while one is looked at the disk reads for the others.
 const RECOVERED_AT_ONCE: usize = 16;
 
+/// How many descriptors one takes meanwhile: directory and file of the segment that is looked at, its successor's, one that is set aside, and
+/// one that waits to be sealed.
+const DESCRIPTORS_OF_A_RECOVERY: usize = 6;
+
 /// A store whose manifest was read, and which knows that it was opened once more.
 #[derive(Debug)]
 pub struct Opened<D> {
@@ -191,6 +195,8 @@ async fn recover_all<D: Disk>(
     edits: &Edits,
     logs: &[(LogId, LogRecord)],
 ) -> Result<Vec<Recovered>, OpenError> {
+    let most = recovery.config.descriptors_of_a_shard() / 2 / DESCRIPTORS_OF_A_RECOVERY;
+    let at_once = RECOVERED_AT_ONCE.min(most).max(1);
     let recoveries = logs.iter().enumerate().map(|(place, (id, record))| async move {
         let mut recovered = recovery.recover(id, record).await;
         // Handed in when the log is done: only the edits of one log belong together, and those of all may not fit one frame.
@@ -198,7 +204,7 @@ async fn recover_all<D: Disk>(
         let durable = (!group.is_empty()).then(|| edits.submit(group));
         (place, recovered, durable)
     });
-    let mut recovered: Vec<_> = stream::iter(recoveries).buffer_unordered(RECOVERED_AT_ONCE).collect().await;
+    let mut recovered: Vec<_> = stream::iter(recoveries).buffer_unordered(at_once).collect().await;
     recovered.sort_unstable_by_key(|(place, ..)| *place);
     let mut done = Vec::with_capacity(recovered.len());
     for (_, log, durable) in recovered {

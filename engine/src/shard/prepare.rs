@@ -4,6 +4,7 @@
 //! then may a record go into it. Otherwise an acknowledged record could stand in a file that nothing leads to.
 
 use super::command::LogNumber;
+use super::descriptors::Descriptors;
 use super::roll::PREPARE_RETRY_NS;
 use super::shard::{Event, Shard};
 use super::siblings::Siblings;
@@ -13,13 +14,15 @@ use crate::format::segment::{SegmentHeader, SegmentState};
 use crate::host::Refusal;
 use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
 use crate::layout;
-use crate::log::{Making, Successor};
+use crate::log::{Asked, Making, Successor};
 use crate::manifest::{Edits, ManifestError};
 use crate::removal::pressure::Stage;
 use crate::removal::syncs::Syncs;
 use crate::removal::{recycle, reuse};
 use crate::segment::active::PreparedFile;
+use crate::segment::closed::open_file;
 use crate::segment::survey;
+use crate::segment::unopened::Unopened;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +35,8 @@ const BURST_BYTES_MAX: u64 = 24 << 20;
 /// How many commits there should be for one burst. A commit whose flush meets a burst waits for all of it, so filling goes in bursts
 /// that are rare and in flight as a whole: one or two commits in a thousand meet one, where a steady trickle would slow down all.
 const COMMITS_A_BURST: u64 = 1_000;
+/// How far the active segment is used when its successor may be needed soon, in thousandths.
+const NEEDED_SOON_PER_MILLE: u64 = 500;
 /// How far a successor should be filled when its predecessor is used so far, both in thousandths: spread evenly, so that appends
 /// do not notice, and done when four fifths are used, so that the syncs after it are done in time.
 fn fill_wanted(used_per_mille: u32) -> u32 {
@@ -79,6 +84,8 @@ impl<D: Disk> Shard<D> {
             Successor::Making(making) => {
                 making.want(fill_wanted(used as u32), active.mean_commit_bytes() * COMMITS_A_BURST)
             }
+            // One that is there already is opened when it may be needed soon; while descriptors are few none is made earlier than that.
+            Successor::None if used < NEEDED_SOON_PER_MILLE && (log.ahead.is_some() || self.descriptors.are_few()) => {}
             Successor::None => self.prepare(number, Urgency::Paced),
             Successor::Failed(_, at_ns) if self.now.boot_ns.saturating_sub(*at_ns) >= 10 * PREPARE_RETRY_NS => {
                 self.prepare(number, Urgency::Paced);
@@ -87,10 +94,14 @@ impl<D: Disk> Shard<D> {
         }
     }
 
-    /// Starts making the successor of a log.
+    /// Starts making the successor of a log, or opens the one that was made.
     pub(super) fn prepare(&mut self, number: LogNumber, urgency: Urgency) {
         let log = &mut self.logs[number.0];
-        let Some(seq) = log.next_seq else { return };
+        let ahead = log.ahead.clone();
+        let next = log.next_seq.map(|seq| SegmentId { log: log.id.clone(), seq });
+        if ahead.is_none() && next.is_none() {
+            return;
+        }
         let making = Rc::new(Making::default());
         match urgency {
             Urgency::Paced => {}
@@ -98,14 +109,13 @@ impl<D: Disk> Shard<D> {
             Urgency::Hurry => making.hurry(),
         }
         log.successor = Successor::Making(making.clone());
-        let segment = SegmentId { log: log.id.clone(), seq };
         let (disk, edits) = (self.disk.clone(), self.edits.clone());
         let (config, store, epoch) = (self.config.clone(), self.store, log.epoch);
         let size = grade(log.options.segment_bytes.unwrap_or(config.segment_bytes));
-        let (siblings, syncs) = (self.siblings.clone(), self.syncs.clone());
+        let (siblings, syncs, descriptors) = (self.siblings.clone(), self.syncs.clone(), self.descriptors.clone());
         self.spawn_background(number, async move {
-            let plan = Plan { disk, config, store, epoch, size, making, siblings, syncs };
-            Event::Prepared { log: number, result: plan.make(segment, edits).await }
+            let plan = Plan { disk, config, store, epoch, size, making, siblings, syncs, descriptors };
+            Event::Prepared { log: number, result: plan.open_or_make(ahead, next, edits).await }
         });
     }
 }
@@ -121,9 +131,30 @@ struct Plan<D> {
     making: Rc<Making>,
     siblings: Arc<Siblings>,
     syncs: Syncs,
+    descriptors: Descriptors,
 }
 
 impl<D: Disk> Plan<D> {
+    /// Opens the file that was made ahead and let go of; makes `next` where there is none. One that cannot be opened holds nothing: another is
+    /// made, and the next open of the store forgets it.
+    async fn open_or_make(
+        &self,
+        ahead: Option<Unopened>,
+        next: Option<SegmentId>,
+        edits: Edits,
+    ) -> Result<PreparedFile, PrepareError> {
+        if let Some(ahead) = ahead {
+            let room = self.descriptors.room(2).await?;
+            match ahead.open(&self.disk).await {
+                Ok((_, prepared)) => return Ok(prepared),
+                Err(error) if error.is_out_of_descriptors() => return Err(error.into()),
+                Err(error) => tracing::warn!(%error, "a file that was made ahead cannot be opened: another is made"),
+            }
+            drop(room);
+        }
+        self.make(next.ok_or(PrepareError::Exhausted)?, edits).await
+    }
+
     async fn make(&self, mut segment: SegmentId, edits: Edits) -> Result<PreparedFile, PrepareError> {
         // Until the manifest knows it, nobody may take its directory for a stray.
         let ((header, file, written), _claim) = loop {
@@ -167,6 +198,8 @@ impl<D: Disk> Plan<D> {
             host.0.register(segment, answer);
             answered.await.map_err(PrepareError::Host)?;
         }
+        // Directory and file, and those of the pool.
+        let room = self.descriptors.room(4).await?;
         // Also where no room is used here: a store that is written looks how much the others leave.
         self.siblings.removal.note_use(false);
         if let Some(file) =
@@ -192,7 +225,11 @@ impl<D: Disk> Plan<D> {
         } else if self.config.preallocate != Preallocate::Off {
             transfer::allocate(&self.disk, &file, self.size).await?;
         }
-        let written = written || self.fill(&file, &header).await?;
+        drop(room);
+        let (directory, file, written) = match written {
+            true => (directory, file, true),
+            false => self.fill((directory, file), &header).await?,
+        };
         // Without this sync the length, the extents and the header could be lost under a record that was acknowledged.
         transfer::sync(&self.disk, &file).await?;
         // Without these two the file, or its directory, could be gone after a power cut.
@@ -234,15 +271,28 @@ impl<D: Disk> Plan<D> {
     }
 
     /// Writes the header block, and with `preallocate = written` zeros behind it, in bursts, pacing itself by how full the active segment
-    /// is. In a hurry the rest stays unwritten: those appends cost more, but none waits for the filling. True when the whole file was
-    /// written.
-    async fn fill(&self, file: &File, header: &SegmentHeader) -> Result<bool, DiskError> {
+    /// is. In a hurry the rest stays unwritten: those appends cost more, but none waits for the filling. Gives the open file, and whether
+    /// the whole of it was written.
+    async fn fill(
+        &self,
+        (mut directory, mut file): (Directory, File),
+        header: &SegmentHeader,
+    ) -> Result<(Directory, File, bool), DiskError> {
         let whole = self.config.preallocate == Preallocate::Written;
         let end = if whole { header.size } else { BLOCK as u64 };
         let mut position = Position(0);
         while position.0 < end && (position.0 == 0 || !self.making.is_hurried()) {
             // Waits without a buffer: a log may stay half full for long.
-            self.making.wanted((position.0.saturating_mul(1000) / header.size) as u32).await;
+            let filled_per_mille = (position.0.saturating_mul(1000) / header.size) as u32;
+            if self.making.wanted(filled_per_mille, true).await == Asked::LetGo {
+                // Durable before it is closed: what its pages have failed to write would be forgotten with them.
+                transfer::sync(&self.disk, &file).await?;
+                drop((directory, file));
+                self.making.wanted(filled_per_mille, false).await;
+                let _room = self.descriptors.room(2).await?;
+                (directory, file) = open_file(&self.disk, &header.segment, header.generation).await?;
+                continue;
+            }
             // Appends and reads keep the rest of the arena.
             let most = BURST_BYTES_MAX.min(self.disk.pool().largest() as u64 * 3 / 4);
             let burst = self.making.burst_bytes().clamp(FILL_PIECE_BYTES.min(most), most);
@@ -250,10 +300,10 @@ impl<D: Disk> Plan<D> {
             let left = end - position.0;
             let stop =
                 position.plus(left.div_ceil(left.div_ceil(burst)) as usize).block_ceiling(BLOCK).min(Position(end));
-            self.burst(file, header, position, stop).await?;
+            self.burst(&file, header, position, stop).await?;
             position = stop;
         }
-        Ok(position.0 >= header.size)
+        Ok((directory, file, position.0 >= header.size))
     }
 
     /// Fills `from..to`, all of it in flight at once; the header block goes first where it is in there.

@@ -2,21 +2,18 @@
 
 use super::ahead::{Reader, Served};
 use super::answer::{RawAnswer, Unverified};
-use super::command::{Admitted, LogNumber};
+use super::command::LogNumber;
+use super::descriptors::Descriptors;
 use super::shard::{Event, Shard};
 use super::window::Plan;
 use crate::batch::ReadMemory;
 use crate::error::ReadError;
 use crate::id::{Epoch, Offset, Seq, Uid};
-use crate::log::Log;
 use crate::log::locate::{Place, locate};
 use crate::segment::closed::{Closed, Loaded};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use strandline_disk::{Disk, DiskError, Position};
-
-/// How many closed segments a shard keeps open: each costs a descriptor and its index.
-const LOADED_MAX: usize = 64;
 
 /// What is to be read of a log.
 #[derive(Clone, Copy, Debug)]
@@ -118,9 +115,13 @@ impl<D: Disk> Shard<D> {
             }
             Ok(Place::Closed(place)) => {
                 let closed = log.closed[place].clone();
+                if let Some(loaded) = &closed.loaded {
+                    loaded.used_ns.set(self.now.boot_ns);
+                }
+                let descriptors = self.descriptors.clone();
                 self.count_read();
                 self.spawn(async move {
-                    let (loaded, result) = read_closed(&disk, &closed, &wanted, &memory).await;
+                    let (loaded, result) = read_closed((&disk, &descriptors), &closed, &wanted, &memory).await;
                     done(loaded.map(|loaded| (closed.id.seq, closed.uid, loaded)), result)
                 });
             }
@@ -133,12 +134,14 @@ impl<D: Disk> Shard<D> {
 
     pub(super) fn settle_read(&mut self, done: ReadDone) {
         let ReadDone { log, wanted, whom, epoch, loaded, result } = done;
+        let result = self.explain_read(result);
         let Wanted { offset, bytes, .. } = wanted;
         if let Some((segment, uid, loaded)) = loaded {
             self.keep_loaded(log, segment, uid, loaded);
         }
         let of_log = &self.logs[log.0];
-        let failed = matches!(result, Err(ReadError::Corrupt { .. } | ReadError::Disk { .. }));
+        let failed =
+            matches!(result, Err(ReadError::Corrupt { .. } | ReadError::Disk { .. } | ReadError::TooManyOpen { .. }));
         // While a truncation is at work, only what came from the disk may be stale: it is read again, which takes a turn of the disk.
         // An answer that came at once would come again at once, and for ever within this turn.
         let from_disk = failed || result.as_ref().is_ok_and(|read| read.next() > offset);
@@ -157,45 +160,34 @@ impl<D: Disk> Shard<D> {
         }
     }
 
-    /// Keeps a closed segment open for the reads to come, and lets go of the one that was opened longest ago when there are too many.
+    /// Keeps a closed segment open for the reads to come, and lets go of the one that was read longest ago when there are too many.
     pub(super) fn keep_loaded(&mut self, log: LogNumber, segment: Seq, uid: Uid, loaded: Rc<Loaded>) {
-        let find = |logs: &[Log<Admitted>], log: LogNumber, segment: Seq| {
-            logs[log.0].closed.iter().position(|closed| closed.id.seq == segment)
-        };
-        let Some(place) = find(&self.logs, log, segment) else { return };
-        let closed = &mut self.logs[log.0].closed[place];
-        if closed.uid != uid {
-            return; // It was rewritten meanwhile.
-        }
-        if closed.loaded.is_none() {
-            self.loaded.push_back((log, segment));
-        } else if !loaded.surveyed {
+        let Some(closed) = self.logs[log.0].closed_at_mut(segment) else { return };
+        // It may have been rewritten meanwhile.
+        if closed.uid != uid || closed.loaded.is_some() && !loaded.surveyed {
             return;
         }
+        loaded.used_ns.set(self.now.boot_ns);
         closed.loaded = Some(loaded);
-        if self.loaded.len() <= LOADED_MAX {
-            return;
+        if !self.loaded.contains(&(log, segment)) {
+            self.loaded.push((log, segment));
+            self.bound_loaded();
         }
-        // A read that is under way keeps its own hold of it.
-        if let Some((log, segment)) = self.loaded.pop_front()
-            && let Some(place) = find(&self.logs, log, segment)
-        {
-            self.logs[log.0].closed[place].loaded = None;
-        }
+        self.close_later(log);
     }
 }
 
 /// Reads from a closed segment; gives it back opened when it was not. An index is a hint: what cannot be found by the stored one
 /// is looked for once more by one that is built from the data, which also tells exactly what is damaged.
 pub(super) async fn read_closed<D: Disk>(
-    disk: &D,
+    (disk, descriptors): (&D, &Descriptors),
     closed: &Closed,
     wanted: &Wanted,
     memory: &ReadMemory,
 ) -> (Option<Rc<Loaded>>, RawAnswer) {
     let (loaded, fresh) = match &closed.loaded {
         Some(loaded) => (loaded.clone(), None),
-        None => match closed.load(disk).await {
+        None => match load(disk, descriptors, closed).await {
             Ok(loaded) => {
                 let loaded = Rc::new(loaded);
                 (loaded.clone(), Some(loaded))
@@ -214,6 +206,12 @@ pub(super) async fn read_closed<D: Disk>(
         }
         Err(source) => (fresh, Err(cannot_open(closed, source))),
     }
+}
+
+/// Opens a closed segment when there is room for that.
+pub(super) async fn load<D: Disk>(disk: &D, descriptors: &Descriptors, closed: &Closed) -> Result<Loaded, DiskError> {
+    let _room = descriptors.room(2).await?;
+    closed.load(disk).await
 }
 
 pub(super) fn cannot_open(closed: &Closed, source: DiskError) -> ReadError {

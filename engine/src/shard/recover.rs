@@ -4,13 +4,14 @@
 //! then cleared durably, before anything is appended. Doing it twice gives the same end.
 
 use super::command::Admitted;
+use super::descriptors::let_successor_go;
 use super::report::OpenReport;
 use crate::config::{CheckedConfig, sabotaged};
 use crate::error::Latch;
 use crate::format::manifest::Edit;
 use crate::format::segment::SegmentHeader;
 use crate::id::{Life, LogId, SegmentId, Seq, StoreId};
-use crate::log::{Dormant, Log};
+use crate::log::{Dormant, Log, fall_asleep, is_quiet};
 use crate::manifest::state::{Clean, LogRecord, Opening, SegmentRecord, Stage};
 use crate::segment::active::{Active, Found};
 use crate::segment::closed::{Closed, Loaded};
@@ -79,11 +80,17 @@ impl<D: Disk> Recovery<'_, D> {
             let next = segments.get(place + 1).and_then(|(_, next)| next.opening());
             self.take(&mut recovered, *seq, segment, next, record).await;
         }
-        if let Some(dormant) = recovered.log.dormant.as_mut() {
-            dormant.successor = successor;
-        }
         let log = &mut recovered.log;
+        log.clean = log.dormant.is_some();
+        log.ahead = successor;
+        if log.active.is_none() && log.dormant.is_none() {
+            // What is left may lie below the start and wait to be given up, all behind it having been cut off.
+            log.end = log.end.max(log.start);
+        }
         log.begin_at(log.end);
+        if self.disk.handles().open() > self.config.descriptors_of_a_shard() / 2 {
+            let_go(log);
+        }
         recovered
     }
 
@@ -236,6 +243,15 @@ impl<D: Disk> Recovery<'_, D> {
     }
 }
 
+/// Closes all files of a log: others are still to be looked at.
+fn let_go(log: &mut Log<Admitted>) {
+    let_successor_go(log);
+    log.closed.iter_mut().for_each(|closed| closed.loaded = None);
+    if is_quiet(log) {
+        fall_asleep(log);
+    }
+}
+
 /// The live segment of a log that rests, as a closed one whose end is known, and what is needed to rouse it. Opens nothing.
 #[must_use]
 pub fn at_rest(id: &SegmentId, record: &SegmentRecord, of_log: &LogRecord) -> Option<(Closed, Dormant)> {
@@ -243,7 +259,7 @@ pub fn at_rest(id: &SegmentId, record: &SegmentRecord, of_log: &LogRecord) -> Op
     let latest = Latest { store_ms: Some(last_store_time_ms), client_ms: None };
     let closed = Closed { end, latest, ..closed(id, record, record.opening()?) };
     let file = unopened(id, record);
-    Some((closed, Dormant { seq, end_position, last_store_time_ms, file, successor: None }))
+    Some((closed, Dormant { seq, end_position, last_store_time_ms, file }))
 }
 
 /// A segment of which nothing is known yet but how it began.
@@ -263,6 +279,7 @@ fn closed(id: &SegmentId, record: &SegmentRecord, opening: Opening) -> Closed {
         sealed_at_ms: 0,
         latest: Latest::default(),
         loaded: None,
+        known: None,
     }
 }
 

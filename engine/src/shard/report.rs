@@ -21,6 +21,10 @@ pub struct OpenReport {
     pub damaged: Vec<String>,
     /// Directories that belong to no segment that the manifest knows. They are left alone.
     pub strays: Vec<String>,
+    /// The soft limit on open files of this process, as it was when the store was opened; absent when there is none.
+    pub open_files_limit: Option<u64>,
+    /// How many descriptors the store may hold for segments, by that and by the configuration. Absent of a part of a store.
+    pub descriptors_max: Option<usize>,
     /// Where plain system calls serve in place of a ring, because there is none to be had: why, and what to change.
     pub fallback: Option<String>,
     /// Everything else that an operator should know, a sentence each.

@@ -8,7 +8,7 @@ use super::timers::Timer;
 use crate::config::sabotaged;
 use crate::error::AppendError;
 use crate::format::manifest::Edit;
-use crate::log::{Successor, clean_edit};
+use crate::log::clean_edit;
 use crate::manifest::ManifestError;
 use strandline_disk::{Disk, DiskError};
 
@@ -26,7 +26,8 @@ impl<D: Disk> Shard<D> {
     pub(super) fn let_sleep(&mut self, number: LogNumber) -> bool {
         let log = &mut self.logs[number.0];
         let never = sabotaged!(self.config, NeverClean);
-        if log.clean || log.dormant.is_some() || log.verb_at_work || never {
+        // One that is being roused is about to be written.
+        if log.clean || log.rousing || log.verb_at_work || never {
             return false;
         }
         let Some(edit) = clean_edit(log) else { return false };
@@ -52,17 +53,23 @@ impl<D: Disk> Shard<D> {
         let dormant = log.dormant.clone();
         let closed = dormant.as_ref().and_then(|dormant| log.closed_at(dormant.seq)).cloned();
         // Durable before the first write: a crash in between would hide what was written.
-        let durable = self.edits.submit(vec![Edit::Dirty { log: log.id.clone() }]);
-        let (disk, life) = (self.disk.clone(), self.life);
+        let durable = log.clean.then(|| self.edits.submit(vec![Edit::Dirty { log: log.id.clone() }]));
+        let (disk, life, descriptors) = (self.disk.clone(), self.life, self.descriptors.clone());
         let writes_early = sabotaged!(self.config, WriteBeforeDirty);
         self.spawn_background(number, async move {
-            let told = if writes_early { Ok(()) } else { durable.await };
+            let told = match durable {
+                Some(durable) if !writes_early => durable.await,
+                _ => Ok(()), // The manifest never heard that it was clean.
+            };
             let result = match told {
                 Err(error) => Err(RouseError::Manifest(error)),
                 Ok(()) => match (&dormant, &closed) {
                     (Some(dormant), Some(closed)) => {
-                        let roused = rouse::rouse(&disk, closed, dormant, life).await;
-                        roused.map(|roused| Some(Box::new(roused))).map_err(RouseError::Disk)
+                        let roused = async {
+                            let _room = descriptors.room(2).await?;
+                            rouse::rouse(&disk, closed, dormant, life).await
+                        };
+                        roused.await.map(|roused| Some(Box::new(roused))).map_err(RouseError::Disk)
                     }
                     _ => Ok(None),
                 },
@@ -82,6 +89,8 @@ impl<D: Disk> Shard<D> {
                 self.logs[number.0].clean = false;
                 self.watch_age(number);
                 self.list(number);
+                self.let_rest(number);
+                self.close_later(number);
             }
             Err(error) => {
                 let log = self.logs[number.0].id.clone();
@@ -99,8 +108,12 @@ impl<D: Disk> Shard<D> {
                         super::settle::as_disk_error(&error)
                     }
                 };
-                self.refuse_all(number, &AppendError::Rouse { log, source: source.clone() });
+                let error = self.explain_append(AppendError::Rouse { log, source: source.clone() });
+                self.refuse_all(number, &error);
                 self.refuse_verb_at_rest(number, &source);
+                if source.is_out_of_descriptors() {
+                    self.let_rest(number); // It may have been for its mark.
+                }
             }
         }
     }
@@ -109,30 +122,21 @@ impl<D: Disk> Shard<D> {
         let log = &mut self.logs[number.0];
         let Some(dormant) = log.dormant.take() else { return };
         let place = log.closed.iter().position(|closed| closed.id.seq == dormant.seq);
-        let (head, successor) = match roused {
-            Roused::Active { active, successor } => {
+        match roused {
+            Roused::Active { active } => {
                 if let Some(place) = place {
                     log.closed.remove(place);
                 }
-                (Some(*active), successor)
+                log.active = Some(*active);
             }
-            Roused::Damaged { closed, edit, sentences, successor } => {
+            Roused::Damaged { closed, edit, sentences } => {
                 if let Some(place) = place {
                     log.closed[place] = *closed;
                 }
                 sentences.iter().for_each(|sentence| tracing::error!("{sentence}"));
                 let durable = self.edits.submit(vec![edit]);
                 self.spawn_background(number, async move { Event::Announced { log: number, result: durable.await } });
-                (None, successor)
             }
-        };
-        let log = &mut self.logs[number.0];
-        log.active = head;
-        if let (Some(prepared), Successor::None) = (successor, &log.successor) {
-            log.successor = Successor::Ready(prepared);
-        }
-        if let Successor::Ready(prepared) = &log.successor {
-            log.next_seq = prepared.id.seq.next();
         }
     }
 
@@ -148,7 +152,7 @@ impl<D: Disk> Shard<D> {
         let quiet_ns = self.now.boot_ns.saturating_sub(log.settled_ns);
         if quiet_ns >= self.config.idle_clean_after.as_nanos() as u64 {
             self.let_sleep(number);
-        } else if log.active.is_some() {
+        } else if log.active.is_some() || log.dormant.is_some() && !log.clean {
             self.sleep_later(number);
         }
     }

@@ -17,6 +17,7 @@ use crate::policy::SEGMENT_MAX_AGE_MS_MIN;
 use crate::segment::active::{Active, PreparedFile};
 use crate::segment::closed::{Closed, Loaded};
 use crate::segment::time::Latest;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -74,10 +75,11 @@ impl<D: Disk> Shard<D> {
                     Unprepared::Disk(source) => AppendError::Prepare { log: log_id, source },
                     Unprepared::Host(refusal) => AppendError::Host { log: log_id, reason: refusal.to_string() },
                 };
+                let error = self.explain_append(error);
                 self.refuse_all(number, &error);
                 Err(Hold::Event)
             }
-            _ if log.next_seq.is_none() => {
+            _ if log.next_seq.is_none() && log.ahead.is_none() => {
                 let error = AppendError::Exhausted { log: log.id.clone(), what: "segment numbers" };
                 self.refuse_all(number, &error);
                 Err(Hold::Event)
@@ -220,6 +222,8 @@ fn close(full: Active, end: Offset) -> Closed {
             store_times_ms: full.store_times_ms,
             surveyed: true,
             damage: Vec::new(),
+            used_ns: Cell::new(0),
         })),
+        known: None,
     }
 }

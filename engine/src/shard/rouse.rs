@@ -1,4 +1,5 @@
-//! Rouse: a log that rested is about to be written. Its live segment is read for the first time since the store was opened.
+//! Rouse: a log that rested is about to be written. Its live segment is read for the first time since the store was opened; of one that was
+//! let go of meanwhile only the last block is.
 //!
 //! The manifest says where the segment ends and that all of it had been durable, so whatever does not verify below that end is rot.
 //! The order after it matters: `Dirty` is durable before the first write, or a crash in between would hide what was written.
@@ -9,11 +10,12 @@ use crate::format::manifest::Edit;
 use crate::id::Life;
 use crate::log::Dormant;
 use crate::segment::active::{Active, Found, PreparedFile};
-use crate::segment::closed::{Closed, Loaded};
+use crate::segment::closed::{Closed, Known, Loaded};
 use crate::segment::mend;
 use crate::segment::survey::{self, Damage, Expected, Survey};
+use crate::segment::tail::Tail;
 use std::rc::Rc;
-use strandline_disk::{Disk, DiskError};
+use strandline_disk::{BLOCK, Disk, DiskError};
 
 /// What a dormant head turned out to be.
 #[derive(Debug)]
@@ -22,8 +24,6 @@ pub enum Roused {
     Active {
         /// The write head.
         active: Box<Active>,
-        /// The file that had been made ahead for the segment after it, where it is still there.
-        successor: Option<PreparedFile>,
     },
     /// It rotted while it rested. It stays as it is, and the log goes on in another segment.
     Damaged {
@@ -33,8 +33,6 @@ pub enum Roused {
         edit: Edit,
         /// What an operator should know, a sentence each.
         sentences: Vec<String>,
-        /// The file that had been made ahead for the segment after it, where it is still there.
-        successor: Option<PreparedFile>,
     },
 }
 
@@ -44,6 +42,12 @@ pub enum Roused {
 /// What the disk answered. The log is as it was.
 pub async fn rouse<D: Disk>(disk: &D, closed: &Closed, dormant: &Dormant, life: Life) -> Result<Roused, DiskError> {
     let (directory, prepared) = dormant.file.open(disk).await?;
+    if let Some(known) = &closed.known
+        && let Some(found) = look_again(disk, &prepared, known).await?
+    {
+        let active = Active::resume(prepared, closed.base, closed.opened_at_ms, found);
+        return Ok(Roused::Active { active: Box::new(active) });
+    }
     let expected = Expected {
         uid: closed.uid,
         base: closed.base,
@@ -53,11 +57,6 @@ pub async fn rouse<D: Disk>(disk: &D, closed: &Closed, dormant: &Dormant, life: 
         cut: None,
     };
     let mut found = survey::survey(disk, &prepared.file, &expected).await?;
-    let successor = match &dormant.successor {
-        // It holds nothing: when it cannot be opened another one is made, and the next open forgets it.
-        Some(unopened) => unopened.open(disk).await.ok().map(|(_, prepared)| prepared),
-        None => None,
-    };
     if found.damage.is_empty() && found.end < dormant.end_position {
         // All its records are there, but the mark behind them is not: those bytes had been durable and are not written over.
         let reason = "the mark at the end of the segment does not verify".to_owned();
@@ -65,15 +64,25 @@ pub async fn rouse<D: Disk>(disk: &D, closed: &Closed, dormant: &Dormant, life: 
     }
     if !found.damage.is_empty() {
         let loaded = Some(Rc::new(Loaded::surveyed(prepared.file, found)));
-        let closed = Closed { loaded, ..closed.clone() };
+        let closed = Closed { loaded, known: None, ..closed.clone() };
         let mut report = OpenReport::default();
         let edit = fenced(&closed, dormant.end_position, &mut report);
-        return Ok(Roused::Damaged { closed: Box::new(closed), edit, sentences: report.damaged, successor });
+        return Ok(Roused::Damaged { closed: Box::new(closed), edit, sentences: report.damaged });
     }
     // Nothing was in flight when it went to rest; what is there all the same must not be taken for data later.
     mend::neutralise(disk, &directory, &prepared.file, &found, life).await?;
     let Survey { tail, index, store_times_ms, .. } = found;
     let found = Found { tail, index, store_times_ms };
     let active = Active::resume(prepared, closed.base, closed.opened_at_ms, found);
-    Ok(Roused::Active { active: Box::new(active), successor })
+    Ok(Roused::Active { active: Box::new(active) })
+}
+
+/// What a head goes on with that was let go of by this process: only its last block is read. `None` when that is not what it was; then all of
+/// it is looked at.
+async fn look_again<D: Disk>(disk: &D, prepared: &PreparedFile, known: &Known) -> Result<Option<Found>, DiskError> {
+    let kept = survey::read_window(disk, &prepared.file, known.end.block_floor(BLOCK), known.end).await?;
+    let whole = known.end.since(known.end.block_floor(BLOCK)) as usize == kept.len();
+    let tail = whole.then(|| Tail::from_block(known.end, &kept));
+    let tail = tail.filter(|tail| tail.checksum() == known.tail_checksum);
+    Ok(tail.map(|tail| Found { tail, index: known.index.clone(), store_times_ms: known.store_times_ms }))
 }

@@ -3,6 +3,7 @@
 
 use super::answer::{SeekAnswer, Sought, Unverified};
 use super::command::{Admitted, LogNumber};
+use super::descriptors::Descriptors;
 use super::read::{self, Wanted};
 use super::shard::{Event, Shard};
 use super::window::Plan;
@@ -73,10 +74,12 @@ impl<D: Disk> Shard<D> {
             Ok(Place::End) => seek.admitted.answer(seek.answer, Ok(Sought::At(until))),
             Ok(Place::Closed(place)) => {
                 let closed = log.closed[place].clone();
+                let descriptors = self.descriptors.clone();
                 self.count_read();
                 self.spawn(async move {
                     let mut learned = Learned::default();
-                    let result = search_closed(&disk, &closed, time, from, &memory, &mut learned).await;
+                    let result =
+                        search_closed((&disk, &descriptors), &closed, (time, from), &memory, &mut learned).await;
                     Event::Sought(Box::new(SeekDone {
                         seek,
                         learned: Some((closed.id.seq, closed.uid, learned)),
@@ -119,7 +122,7 @@ impl<D: Disk> Shard<D> {
                 self.keep_loaded(seek.log, segment, uid, loaded);
             }
         }
-        match result {
+        match self.explain_read(result) {
             Err(error) => seek.admitted.answer(seek.answer, Err(error)),
             Ok(Searched::Found(sought)) => seek.admitted.answer(seek.answer, Ok(sought)),
             Ok(Searched::Past(next)) => {
@@ -131,16 +134,16 @@ impl<D: Disk> Shard<D> {
 }
 
 async fn search_closed<D: Disk>(
-    disk: &D,
+    (disk, descriptors): (&D, &Descriptors),
     closed: &Closed,
-    time: Time,
-    from: Offset,
+    (time, from): (Time, Offset),
     memory: &ReadMemory,
     learned: &mut Learned,
 ) -> Result<Searched, ReadError> {
     let cannot_open = |source: DiskError| read::cannot_open(closed, source);
     if closed.latest.reaches(time).is_none() && closed.loaded.is_none() {
         // A look at the footer is enough to pass most segments over.
+        let _room = descriptors.room(2).await.map_err(cannot_open)?;
         learned.latest = closed.read_latest(disk).await.map_err(cannot_open)?;
         if learned.latest.and_then(|latest| latest.reaches(time)) == Some(false) {
             return Ok(Searched::Past(closed.end));
@@ -150,7 +153,7 @@ async fn search_closed<D: Disk>(
     let loaded = match &closed.loaded {
         Some(loaded) => loaded.clone(),
         None => {
-            let loaded = Rc::new(closed.load(disk).await.map_err(cannot_open)?);
+            let loaded = Rc::new(read::load(disk, descriptors, &closed).await.map_err(cannot_open)?);
             learned.loaded = Some(loaded.clone());
             loaded
         }
@@ -163,7 +166,7 @@ async fn search_closed<D: Disk>(
     closed.loaded = Some(loaded);
     while next < closed.end {
         let wanted = Wanted { offset: next, bytes: SEEK_BYTES, past_durable: false, until: None };
-        let (loaded, result) = read::read_closed(disk, &closed, &wanted, memory).await;
+        let (loaded, result) = read::read_closed((disk, descriptors), &closed, &wanted, memory).await;
         if let Some(loaded) = loaded {
             closed.loaded = Some(loaded.clone());
             learned.loaded = Some(loaded);

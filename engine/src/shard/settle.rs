@@ -2,16 +2,16 @@
 
 use super::command::{Admitted, LogNumber};
 use super::commit::Landed;
+use super::descriptors::let_successor_go;
 use super::prepare::PrepareError;
 use super::shard::{Event, Shard};
 use crate::error::{AppendError, Latch, LogError};
 use crate::format::manifest::Edit;
 use crate::id::{LogId, Offset, SegmentId, Seq};
 use crate::log::tail_cache::{Kept, bytes_of};
-use crate::log::{Flight, Level, Staged, Successor, Unprepared};
+use crate::log::{self, Flight, Level, Staged, Successor, Unprepared};
 use crate::manifest::ManifestError;
 use crate::segment::active::PreparedFile;
-use crate::segment::seal;
 use std::sync::atomic::Ordering;
 use strandline_disk::{Disk, DiskError, Position, Verb};
 
@@ -409,9 +409,15 @@ impl<D: Disk> Shard<D> {
     fn settle_prepared(&mut self, number: LogNumber, result: Result<PreparedFile, PrepareError>) {
         let log = &mut self.logs[number.0];
         match result {
-            Ok(prepared) => log.successor = Successor::Ready(prepared),
+            Ok(prepared) => {
+                log.ahead = None;
+                log.successor = Successor::Ready(prepared);
+            }
             Err(PrepareError::Disk(source)) => {
                 tracing::warn!(log = %log.id, error = %source, "preparing the next segment failed");
+                if !source.is_out_of_descriptors() {
+                    log.ahead = None; // It holds nothing: another one is made, and the next open forgets it.
+                }
                 if source.is_full() {
                     self.siblings.removal.note_use(true);
                 }
@@ -436,63 +442,14 @@ impl<D: Disk> Shard<D> {
         if let Successor::Ready(prepared) = &log.successor {
             log.next_seq = prepared.id.seq.next();
         }
+        if self.config.idle_close_after.is_some() && log::is_idle(log) {
+            let_successor_go(log); // Nobody needs it soon.
+        }
         let log = log.id.clone();
         self.list(number);
+        self.close_later(number);
         let opened = self.opened(number);
         self.answer_makers(&log, Ok(opened));
-    }
-
-    /// Starts sealing a closed segment: index, footer, manifest edit.
-    pub(super) fn seal(&mut self, number: LogNumber, segment: Seq) {
-        let Some(closed) = self.logs[number.0].closed_at(segment) else { return };
-        let Some(loaded) = closed.loaded.clone().filter(|_| !closed.sealed) else { return };
-        let (disk, edits, size) = (self.disk.clone(), self.edits.clone(), closed.size);
-        // Sealing stamps true time, even where the clamp holds the stamps of the batches; where the clock is in doubt, none that is too early.
-        let footer = closed.footer(&loaded, self.siblings.clock.latest_ms(self.now));
-        let edit = Edit::Sealed {
-            segment: closed.id.clone(),
-            end: footer.end,
-            logical_bytes: footer.logical_bytes(),
-            first_store_time_ms: footer.first_store_time_ms,
-            last_store_time_ms: footer.last_store_time_ms,
-            sealed_at_ms: footer.sealed_at_ms,
-        };
-        // One that recovery found open has not been measured before.
-        if let Some(closed) = self.logs[number.0].closed_at_mut(segment) {
-            closed.logical_bytes = footer.logical_bytes();
-        }
-        // The manifest can seal only what it knows to be live: that edit was handed in when the segment's first commit was settled.
-        self.spawn_background(number, async move {
-            let result = match seal::seal(&disk, &loaded.file, size, &loaded.index, footer).await {
-                Ok(()) => edits.submit(vec![edit]).await.map(|()| footer.sealed_at_ms),
-                Err(source) => Err(ManifestError::Disk(source)),
-            };
-            Event::Sealed { log: number, segment, result }
-        });
-    }
-
-    fn settle_sealed(&mut self, number: LogNumber, segment: Seq, result: Result<u64, ManifestError>) {
-        let log = &mut self.logs[number.0];
-        let Some(closed) = log.closed_at_mut(segment) else { return };
-        match result {
-            Ok(sealed_at_ms) => {
-                closed.sealed = true;
-                closed.sealed_at_ms = sealed_at_ms;
-                let used = closed.loaded.take().map(|loaded| (loaded.index.entries().len(), loaded.data_end));
-                self.answer_sealings(number, segment, &Ok(()));
-                self.release_below_the_start(number);
-                if let Some((index_entries, data_end)) = used {
-                    self.shrink_later(number, segment, index_entries, data_end);
-                }
-            }
-            Err(error) => {
-                // The data is durable and readable; the next open seals the segment.
-                tracing::warn!(segment = %closed.id, %error, "sealing failed");
-                self.answer_sealings(number, segment, &Err(error.clone().into()));
-                self.unclean.push(as_disk_error(&error));
-                self.latch_what_the_manifest_took_along(&error);
-            }
-        }
     }
 
     fn note_manifest_failure(&mut self, number: LogNumber, result: Result<(), ManifestError>) {

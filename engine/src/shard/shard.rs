@@ -3,6 +3,7 @@
 use super::ahead::Ahead;
 use super::command::{Admitted, LogAnswer, LogNumber, Queue};
 use super::commit::{Durability, Group, Landed, Write};
+use super::descriptors::{Descriptors, Pressing, let_successor_go};
 use super::flush::Covered;
 use super::heal::Healed;
 use super::policies::Waiting;
@@ -10,6 +11,7 @@ use super::prepare::PrepareError;
 use super::read::ReadDone;
 use super::rest::RouseError;
 use super::rouse::Roused;
+use super::seal::SealedAs;
 use super::seek::SeekDone;
 use super::siblings::Siblings;
 use super::tail_budget::TailBudget;
@@ -20,7 +22,7 @@ use super::woken::Woken;
 use crate::config::{CheckedConfig, LogOptions, SyncMode, sabotaged};
 use crate::error::{AppendError, CloseError};
 use crate::id::{Life, LogId, Seq, StoreId};
-use crate::log::{Log, Staged, Successor};
+use crate::log::{self, Log, Staged, Successor};
 use crate::manifest::{Edits, Manifest, ManifestCommit, ManifestError};
 use crate::pending::{Answer, Wakes};
 use crate::removal::syncs::Syncs;
@@ -31,6 +33,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use strandline_disk::{Disk, DiskError, Now, Wait};
 
@@ -61,7 +64,7 @@ pub(super) enum Event<D: Disk> {
     Sealed {
         log: LogNumber,
         segment: Seq,
-        result: Result<u64, ManifestError>,
+        result: Result<SealedAs, ManifestError>,
     },
     Announced {
         log: LogNumber,
@@ -176,8 +179,11 @@ pub struct Shard<D: Disk> {
     pub(super) answers: Vec<Staged<Admitted>>,
     pub(super) wakes: Wakes,
     pub(super) writes: Vec<Write>,
-    /// Closed segments that were opened for reads, the longest open first.
-    pub(super) loaded: VecDeque<(LogNumber, Seq)>,
+    /// Closed segments that were opened for reads. Some may be closed again.
+    pub(super) loaded: Vec<(LogNumber, Seq)>,
+    /// What may be open, and how it goes with those who wait for room.
+    pub(super) descriptors: Descriptors,
+    pub(super) pressing: Pressing,
     /// Callers are not listened for while a commit is in flight.
     deaf: bool,
     /// An append was answered at once: the next one will want the same.
@@ -206,14 +212,12 @@ impl<D: Disk> Shard<D> {
         logs: Vec<Log<Admitted>>,
     ) -> Shard<D> {
         let numbers = logs.iter().enumerate().map(|(number, log)| (log.id.clone(), LogNumber(number))).collect();
-        let now = disk.now();
-        let idle_mark_after_ns = config.idle_mark_after.as_nanos() as u64;
-        let count = logs.len();
+        let (now, idle_mark_after_ns, count) = (disk.now(), config.idle_mark_after.as_nanos() as u64, logs.len());
         let durability = Durability { mode: config.sync, barrier: may_use_barriers(&config, &disk) };
-        let tail_budget = TailBudget::new(config.tail_cache_bytes);
-        let woken = Woken::new(true, disk.doorbell());
+        let (tail_budget, woken) = (TailBudget::new(config.tail_cache_bytes), Woken::new(true, disk.doorbell()));
         // Half of what may be lent: the other half is for those who have what they asked for.
         let ahead = Ahead::new(disk.pool().largest() / 4);
+        let descriptors = Descriptors::new(disk.handles(), config.descriptors_of_a_shard());
         siblings.found_logs(count);
         let mut shard = Shard {
             disk,
@@ -251,7 +255,9 @@ impl<D: Disk> Shard<D> {
             answers: Vec::new(),
             wakes: Wakes::default(),
             writes: Vec::new(),
-            loaded: VecDeque::new(),
+            loaded: Vec::new(),
+            descriptors,
+            pressing: Pressing::default(),
             deaf: false,
             must_hear: false,
             answered: 0,
@@ -273,6 +279,7 @@ impl<D: Disk> Shard<D> {
             self.logs[number.0].settled_ns = self.now.boot_ns;
             self.let_rest(number);
             self.watch_age(number);
+            self.close_later(number);
             self.release_below_the_start(number); // A crash may have come between a trim and that.
         }
     }
@@ -292,7 +299,7 @@ impl<D: Disk> Shard<D> {
         self.look_at_timers();
         loop {
             self.gather();
-            let started = self.stage() | self.start_flushes() | self.stage_manifest();
+            let started = self.stage() | self.start_flushes() | self.stage_manifest() | self.make_way();
             let polled = self.run_tasks();
             if !started && !polled {
                 break;
@@ -310,7 +317,8 @@ impl<D: Disk> Shard<D> {
             self.disk.turn(Wait::No)?;
             return Ok(Turned::Open);
         }
-        let mut deadline = self.timers.next_ns();
+        let mut deadline = self.timers.next_ns().min(self.refuses_at_ns());
+        self.queue.counters.descriptors.store(self.descriptors.count().0 as u64, Ordering::Relaxed);
         let waiting = self.flights > 0 || self.barrier_in_flight || !self.listed.is_empty() || self.closing.is_some();
         if waiting {
             // Also a log that waits for a buffer: only a completion gives one back.
@@ -438,6 +446,7 @@ impl<D: Disk> Shard<D> {
                 Timer::Linger => self.list(number),
                 Timer::Sleep => self.sleep_is_due(number),
                 Timer::Age => self.age_is_due(number),
+                Timer::Close => self.close_is_due(number),
             }
         }
         self.start(&mut marks);
@@ -447,10 +456,17 @@ impl<D: Disk> Shard<D> {
     /// Gives a log its mark that has rested long enough.
     fn mark_is_due(&mut self, number: LogNumber) -> Option<Write> {
         let log = &self.logs[number.0];
+        if log.lacks_mark_asleep() && log::is_quiet(log) {
+            self.rouse(number); // It was let go of before it had one.
+            return None;
+        }
         let rested = self.now.boot_ns.saturating_sub(log.settled_ns) >= self.idle_mark_after_ns;
         let mark = if log.wants_mark() && rested { self.lay_mark(number) } else { None };
         if mark.is_some() {
             self.sleep_later(number);
+            if self.config.idle_close_after.is_some() {
+                let_successor_go(&mut self.logs[number.0]);
+            }
         }
         if mark.is_none() {
             self.let_rest(number); // It was busy meanwhile, or there was no buffer for its mark.
@@ -461,7 +477,7 @@ impl<D: Disk> Shard<D> {
     /// Has a log looked at when it has rested long enough for its mark. An entry for each commit instead would end a sleep each.
     pub(super) fn let_rest(&mut self, number: LogNumber) {
         let log = &self.logs[number.0];
-        if log.wants_mark() {
+        if log.wants_mark() || log.lacks_mark_asleep() {
             let rested = log.settled_ns.saturating_add(self.idle_mark_after_ns);
             let due_ns = rested.max(self.now.boot_ns.saturating_add(MARK_RETRY_NS));
             self.timers.set(number, Timer::Mark, due_ns);

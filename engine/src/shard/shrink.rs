@@ -34,10 +34,12 @@ impl<D: Disk> Shard<D> {
         let Some((number, size, closed)) = self.next_to_shrink() else { return };
         let seq = closed.id.seq;
         self.shrinking = Some((number, seq));
-        let (disk, edits) = (self.disk.clone(), self.edits.clone());
+        let (disk, edits, descriptors) = (self.disk.clone(), self.edits.clone(), self.descriptors.clone());
         self.spawn_background(number, async move {
             let shrunk: Verdict<strandline_disk::File> = async {
+                let room = descriptors.room(2).await?;
                 let (_, file) = open_file(&disk, &closed.id, closed.generation).await?;
+                drop(room);
                 shrink::prepare(&disk, &file, &closed, size).await?;
                 // Durable before anything is cut: the manifest says where the footer is.
                 edits.submit(vec![Edit::Shrunk { segment: closed.id.clone(), size }]).await?;

@@ -16,6 +16,8 @@ pub(super) enum Timer {
     Sleep,
     /// Whether the active segment is old enough to be rolled.
     Age,
+    /// Whether the log has been quiet for so long that it keeps no file open.
+    Close,
 }
 
 /// The timers of a shard.

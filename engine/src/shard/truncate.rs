@@ -2,6 +2,7 @@
 //! or answered, so that what was dropped can never come back, whatever happens after.
 
 use super::command::LogNumber;
+use super::descriptors::Descriptors;
 use super::leave::Leaving;
 use super::shard::Shard;
 use super::siblings::Siblings;
@@ -25,7 +26,7 @@ use crate::segment::survey::{self, Expected, Survey};
 use crate::segment::time::Latest;
 use std::cell::Cell;
 use std::sync::Arc;
-use strandline_disk::{Access, Disk, File, OpenFile, Position, transfer};
+use strandline_disk::{Access, Directory, Disk, File, OpenFile, Position, transfer};
 
 /// What a truncation does to the segments of a log.
 pub(super) struct Plan {
@@ -122,6 +123,7 @@ impl<D: Disk> Shard<D> {
             sealed_at_ms: self.siblings.clock.latest_ms(self.now),
             answers_early: sabotaged!(self.config, CutBeforeEdit),
             begun: Cell::new(false),
+            descriptors: self.descriptors.clone(),
         };
         self.logs[number.0].epoch_is_rising = true;
         self.work(number, async move {
@@ -130,6 +132,11 @@ impl<D: Disk> Shard<D> {
             Box::new(move |shard: &mut Shard<D>| {
                 shard.logs[number.0].epoch_is_rising = false;
                 let result = result.map(|done| shard.take_cut(number, before, done));
+                let result = result.map_err(|error| match error {
+                    // More than being refused: it may be durable.
+                    VerbError::TooManyOpen { source } if begun => VerbError::Disk(source),
+                    error => error,
+                });
                 match &result {
                     Err(error) if begun => shard.note_broken_cut(number, error),
                     result => shard.heed_failure(result), // Nothing of the log was changed.
@@ -234,10 +241,13 @@ struct Cutting<D> {
     answers_early: bool,
     /// The edit of the cut was handed in.
     begun: Cell<bool>,
+    descriptors: Descriptors,
 }
 
 impl<D: Disk> Cutting<D> {
     async fn run(&self, plan: Plan) -> Verdict<Done> {
+        // Directory and file, those of the copy, and one where what was never acknowledged is set aside.
+        let _room = self.descriptors.room(4).await?;
         let Plan { end, start, cut, mut gone } = plan;
         match cut {
             None => {
@@ -253,8 +263,11 @@ impl<D: Disk> Cutting<D> {
                     return Ok(Done { end, epoch: self.epoch, head: Head::None, gone });
                 }
                 let found = self.survey_cut(&file, base, end).await?;
+                // Before anything is durable: later it could not be refused for want of a descriptor.
+                let name = layout::directory_name(&file.id);
+                let directory = transfer::open_directory(&self.disk, &self.disk.root(), &name).await?;
                 self.give_up(end, &gone, Vec::new()).await?;
-                let active = self.shorten(file, base, opened_at_ms, found).await?;
+                let active = self.shorten((directory, file), base, opened_at_ms, found).await?;
                 Ok(Done { end, epoch: self.epoch, head: Head::Active(Box::new(active)), gone })
             }
             Some(Target::Closed(closed)) => self.cut_closed(*closed, (start, end), gone).await,
@@ -312,11 +325,13 @@ impl<D: Disk> Cutting<D> {
     }
 
     /// Clears what was dropped of the active segment, durably, and goes on behind what is left.
-    async fn shorten(&self, file: PreparedFile, base: Offset, opened_at_ms: u64, found: Survey) -> Verdict<Active> {
-        let directory = {
-            let name = layout::directory_name(&file.id);
-            transfer::open_directory(&self.disk, &self.disk.root(), &name).await?
-        };
+    async fn shorten(
+        &self,
+        (directory, file): (Directory, PreparedFile),
+        base: Offset,
+        opened_at_ms: u64,
+        found: Survey,
+    ) -> Verdict<Active> {
         mend::neutralise(&self.disk, &directory, &file.file, &found, self.life).await?;
         let Survey { tail, index, store_times_ms, .. } = found;
         Ok(Active::resume(file, base, opened_at_ms, Found { tail, index, store_times_ms }))

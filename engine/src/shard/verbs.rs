@@ -208,7 +208,7 @@ impl<D: Disk> Shard<D> {
         if let Some(WaitingVerb { verb, admitted, .. }) = verbs.pop_front_if(|next| next.verb.needs_the_head()) {
             self.logs[number.0].truncating -= usize::from(verb.drops());
             drop(admitted);
-            verb.refuse(VerbError::Disk(source.clone()));
+            verb.refuse(VerbError::from(source.clone()));
         }
     }
 

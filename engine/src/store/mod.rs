@@ -1,6 +1,7 @@
 //! The store: what an embedder holds. It starts the shard's thread and hands commands to it.
 
 mod clock;
+mod descriptors;
 mod fit;
 mod follower;
 mod log;

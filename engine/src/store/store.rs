@@ -1,5 +1,6 @@
 //! The store: opening, its logs, closing. Its threads live in `serve`.
 
+use super::descriptors::{self, Decided};
 use super::fit;
 use super::log::Log;
 use super::removing::Removing;
@@ -53,6 +54,14 @@ pub struct Counters {
     pub reads: u64,
     /// Batches that had been accepted and could not be written.
     pub lost: u64,
+    /// Descriptors that the shards hold now.
+    pub descriptors: u64,
+    /// Descriptors that they may hold.
+    pub descriptors_max: u64,
+    /// Heads of logs that were let go of to stay within that.
+    pub heads_let_go: u64,
+    /// Times that the host had no descriptor left for a shard that was within it.
+    pub descriptors_refused: u64,
     /// Files of segments that were given up and wait to become others'.
     pub spared: u64,
     /// Files that were made ahead to become segments'.
@@ -88,8 +97,11 @@ impl Store {
         if let Some(told) = &less_memory {
             tracing::warn!("{told}");
         }
-        let Started { shards, mut capabilities, report, siblings, removing, lock } = serve::start(&config)?;
+        let Decided { config, limit, warning } = descriptors::decide(&config)?;
+        let Started { shards, mut capabilities, mut report, siblings, removing, lock } = serve::start(&config)?;
         capabilities.warnings.extend(less_memory);
+        (report.open_files_limit, report.descriptors_max) = (limit, config.descriptors_max);
+        report.warnings.extend(warning);
         Ok(Store { config, shards, capabilities, report, siblings, removing: Some(removing), lock })
     }
 
@@ -207,6 +219,10 @@ impl Store {
             sum.rolls_waited += get(&shard.rolls_waited);
             sum.reads += get(&shard.reads);
             sum.lost += get(&shard.lost);
+            sum.descriptors += get(&shard.descriptors);
+            sum.descriptors_max += self.config.descriptors_of_a_shard() as u64;
+            sum.heads_let_go += get(&shard.heads_let_go);
+            sum.descriptors_refused += get(&shard.descriptors_refused);
             sum.enters += disk.enters();
             sum.submitted += disk.submitted();
         }

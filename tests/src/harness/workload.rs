@@ -8,7 +8,7 @@ use super::step::{Ask, At, Step};
 use super::violation::Checked;
 use std::time::Duration;
 use strandline::Level;
-use strandline::config::{Config, Preallocate, Removal, Sabotage, SmallCommits, SyncMode};
+use strandline::config::{Config, DESCRIPTORS_MIN, Preallocate, Removal, Sabotage, SmallCommits, SyncMode};
 use strandline_disk::sim::{Lie, Loss};
 
 /// How a random history differs from the honest one.
@@ -75,7 +75,9 @@ pub fn run(seed: u64, steps: usize, twist: &Twist) -> Checked {
 /// Never: the number is one that works.
 pub fn reopen_with_other_shards(machine: &mut Machine, random: &mut Random) -> Checked {
     let mut config = (*machine.config).clone();
+    let before = config.shards;
     config.shards = 1 + random.below(4);
+    config.descriptors_max = config.descriptors_max.map(|all| all / before * config.shards);
     machine.close()?;
     machine.config = config.check().expect("another number of shards");
     machine.open()
@@ -96,6 +98,10 @@ pub fn prepare(seed: u64, twist: &Twist) -> Checked<(Machine, Random)> {
         config.sync = SyncMode::Auto;
     }
     config.shards = twist.shards.unwrap_or(1);
+    // Drawn apart, so that a history is what it was without them.
+    let mut apart = Random::new(seed ^ 0xf11e5);
+    config.descriptors_max = apart.pick(&[None, Some(DESCRIPTORS_MIN), Some(14)]).map(|each| each * config.shards);
+    config.idle_close_after = apart.pick(&[None, Some(2), Some(20), Some(30_000)]).map(Duration::from_millis);
     let mut machine = Machine::new(seed, config);
     let direct = !random.chance(1, 4);
     machine.world.set_direct(twist.direct.unwrap_or(direct));

@@ -6,7 +6,7 @@ use strandline::config::ConfigError;
 type Set = fn(&mut Config, u64);
 
 /// Each field with a range, its smallest and its largest value, and how to set it.
-const RANGES: [(&str, u64, u64, Set); 10] = [
+const RANGES: [(&str, u64, u64, Set); 11] = [
     ("segment_bytes", 64 << 10, 4 << 30, |config, value| config.segment_bytes = value),
     ("batch_bytes_max", 1, 64 << 20, |config, value| config.batch_bytes_max = value as u32),
     ("batch_records_max", 1, 1 << 24, |config, value| config.batch_records_max = value as u32),
@@ -16,6 +16,7 @@ const RANGES: [(&str, u64, u64, Set); 10] = [
     ("arena_bytes", 1 << 20, 1 << 34, |config, value| config.arena_bytes = value as usize),
     ("manifest_bytes", 64 << 10, 1 << 30, |config, value| config.manifest_bytes = value),
     ("audit_bytes", 64 << 10, 64 << 20, |config, value| config.audit_bytes = value),
+    ("descriptors_max", 8, 1 << 20, |config, value| config.descriptors_max = Some(value as usize)),
     ("logs_max", 1, 1 << 20, |config, value| config.logs_max = value as usize),
 ];
 

@@ -23,6 +23,8 @@ const FILES: [&str; 14] = [
 
 const ANSWERS: &str = "tests/tests/real_ring/answers.rs";
 const APPEND: &str = "tests/tests/real_ring/append.rs";
+const DESCRIPTORS: &str = "tests/tests/simulated/descriptors.rs";
+const REAL_DESCRIPTORS: &str = "tests/tests/real_ring/descriptors.rs";
 const DAMAGE: &str = "tests/tests/real_ring/damage.rs";
 const OPEN: &str = "tests/tests/real_ring/open.rs";
 const READ: &str = "tests/tests/real_ring/read.rs";
@@ -135,6 +137,26 @@ const REACHED: &[(&str, &str, &str)] = &[
     ("LogError::Closed", ANSWERS, "a_panic_on_the_shards_thread_answers_every_waiter"),
     ("LogError::ShardGone", SIMULATED, "a_shard_that_goes_answers_whoever_waits_for_a_log"),
     ("OpenError::NoBarrier", VERBS, "a_barrier_is_refused_where_one_flush_does_not_stand_for_all"),
+    (
+        "OpenError::TooFewDescriptors",
+        REAL_DESCRIPTORS,
+        "sc_04_a_limit_that_is_too_low_is_refused_by_name_and_the_least_that_it_names_will_do",
+    ),
+    (
+        "AppendError::TooManyOpen",
+        DESCRIPTORS,
+        "where_the_host_leaves_none_an_append_and_a_read_say_so_nothing_is_latched_and_they_go_on_when_it_does",
+    ),
+    (
+        "ReadError::TooManyOpen",
+        DESCRIPTORS,
+        "where_the_host_leaves_none_an_append_and_a_read_say_so_nothing_is_latched_and_they_go_on_when_it_does",
+    ),
+    (
+        "VerbError::TooManyOpen",
+        DESCRIPTORS,
+        "where_the_host_leaves_none_an_append_and_a_read_say_so_nothing_is_latched_and_they_go_on_when_it_does",
+    ),
     ("AppendError::Deleted", VERBS, "a_log_that_was_deleted_says_so_to_whoever_holds_it"),
     ("AppendError::Fenced", VERBS, "a_fenced_log_takes_no_append_and_repairs_only_where_it_ends_and_as_far_as_it_may"),
     (

@@ -10,6 +10,7 @@ mod child;
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod descriptors;
 mod files;
 mod filesystems;
 mod follow;

@@ -7,6 +7,7 @@ mod cases_of_deletion;
 mod cases_of_full_disks;
 mod clock;
 mod crash;
+mod descriptors;
 mod faults;
 mod levels;
 mod meetings;

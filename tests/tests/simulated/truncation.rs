@@ -179,3 +179,42 @@ fn a_stamp_that_was_dropped_does_not_turn_the_time_back() {
     run.unwrap_or_else(|text| panic!("{text}"));
     assert_eq!(machine.model.logs[0].held.len(), 2);
 }
+
+#[test]
+fn a_log_that_was_cut_at_its_start_ends_there_although_older_segments_wait_to_be_given_up() {
+    let mut machine = Machine::new(6, small());
+    machine.open().expect("an open");
+    machine.run(&[Step::OpenLog(0), Step::Answer, append(30, 5_500), Step::Idle]).expect("appends");
+    machine.close().expect("a clean close");
+    let (id, end) = (machine.model.logs[0].id.clone(), machine.model.logs[0].end());
+    let group = |state: &State| {
+        let log = &state.logs[&id];
+        let mut group = vec![Edit::StartOffset { log: id.clone(), start: end, epoch: log.epoch }];
+        group.push(Edit::Truncated { log: id.clone(), end, epoch: Epoch(log.epoch.0 + 1) });
+        // As when the first one was being shrunk.
+        for (seq, segment) in log.segments.iter().skip(1) {
+            let (segment, uid, generation) =
+                (SegmentId { log: id.clone(), seq: *seq }, segment.uid, segment.generation);
+            group.push(Edit::Released { segment, uid, generation, reason: ReleaseReason::Expired, hold_until_ms: 0 });
+        }
+        vec![group]
+    };
+    edit(&machine.world, &machine.config, None, group).expect("edits");
+    for first in [end, end.plus(2)] {
+        assert!(machine.start(None).expect("an open"));
+        let pending = machine.running().open_log(id.clone()).expect("room");
+        machine.apply(Step::Turn(60)).expect("turns");
+        let opened = { pending }.try_take().expect("an answer").expect("the log");
+        let bounds = opened.shared.bounds();
+        assert_eq!((bounds.start, bounds.end), (end, first));
+        machine.running().opened.insert(0, (0, opened));
+        machine.apply(Step::Idle).expect("what lies below the start goes");
+        let model = strandline_tests::harness::Model::default();
+        let batch = strandline_tests::harness::machine::batch_of(900 + first.0, 2, 300);
+        assert!(machine.running().append((0, 900 + first.0), batch, strandline::Level::Durable, &model));
+        let mut answer = machine.running().appends.pop().expect("the append").answer;
+        machine.apply(Step::Turn(60)).expect("turns");
+        assert_eq!(answer.try_take().expect("an answer").expect("an append").first, first);
+        machine.crash(|world| world.kill()).expect("it dies");
+    }
+}

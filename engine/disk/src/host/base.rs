@@ -8,7 +8,7 @@ use crate::capabilities::Capabilities;
 use crate::disk::{Access, Operation, Success};
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
-use crate::handle::{Directory, File, Released};
+use crate::handle::{Directory, File, Handles};
 use crate::host_clock::HostClock;
 use crate::slot::{InFlight, Slots, Token};
 use rustix::fd::OwnedFd;
@@ -44,7 +44,7 @@ pub struct Base {
     pub(crate) pool: Pool,
     /// Started and not yet handed on.
     pub(crate) queue: RefCell<VecDeque<Token>>,
-    released: Released,
+    pub(crate) handles: Handles,
     pub(crate) root: Directory,
     pub(crate) doorbell: Doorbell,
     pub(crate) capabilities: Rc<Capabilities>,
@@ -69,15 +69,15 @@ impl Base {
         insert: impl FnOnce(OwnedFd) -> u32,
     ) -> Result<Base, DiskError> {
         let failed = |errno| DiskError::new(Verb::Setup, lock.path().to_string_lossy(), errno);
-        let released = Released::default();
+        let handles = Handles::default();
         let root = rustix::io::fcntl_dupfd_cloexec(lock.directory(), 0).map_err(failed)?;
-        let root = Directory::new(insert(root), ".".into(), &released);
+        let root = Directory::new(insert(root), ".".into(), &handles);
         let doorbell = Doorbell::new().map_err(failed)?;
         Ok(Base {
             slots: Slots::default(),
             pool,
             queue: RefCell::default(),
-            released,
+            handles,
             root,
             doorbell,
             capabilities: Rc::new(capabilities),
@@ -134,7 +134,7 @@ impl Base {
 
     /// A number whose last handle is gone, to be closed.
     pub(crate) fn take_released(&self) -> Option<u32> {
-        self.released.take()
+        self.handles.take()
     }
 
     /// Ends a turn: from its first failure on nothing completes any more.
@@ -151,10 +151,10 @@ impl Base {
         let path = path.unwrap_or_else(|| self.root.path().clone());
         match opened {
             Opened::File { number, length, access, read_only } => {
-                let file = File::new(number, path, length, self.is_direct(access), &self.released);
+                let file = File::new(number, path, length, self.is_direct(access), &self.handles);
                 Success::File(if read_only { file.only_to_read() } else { file })
             }
-            Opened::Directory(number) => Success::Directory(Directory::new(number, path, &self.released)),
+            Opened::Directory(number) => Success::Directory(Directory::new(number, path, &self.handles)),
         }
     }
 

@@ -17,9 +17,15 @@ pub(crate) fn say(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "not limited".to_owned(), |bytes| format!("limited to {bytes} bytes"))
 }
 
+/// How many descriptors this process may have: the soft limit on open files; absent when unlimited.
+#[must_use]
+pub fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
 /// How many files the ring's table may have: the kernel bounds it by the limit on open files.
 pub(crate) fn table_size(wanted: u32) -> u32 {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let limit = open_files().unwrap_or(u64::MAX);
     wanted.min(u32::try_from(limit).unwrap_or(u32::MAX))
 }
 

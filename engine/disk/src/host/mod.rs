@@ -24,6 +24,7 @@ pub use backend::{BACKEND_VARIABLE, Backend};
 pub use control_group::memory_limit;
 pub use counters::DiskCounters;
 pub use file_size::check_file_size;
+pub use limits::open_files;
 pub use look::Look;
 pub use options::{DirectMode, DiskOptions};
 pub use root::{LOCK_NAME, RootLock};

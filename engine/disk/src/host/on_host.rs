@@ -8,7 +8,7 @@ use crate::clock::Now;
 use crate::disk::{Disk, Entry, Operation, Space, Stat, Wait};
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
-use crate::handle::Directory;
+use crate::handle::{Directory, Handles};
 use crate::name::Name;
 use crate::slot::InFlight;
 use rustix::fd::BorrowedFd;
@@ -71,6 +71,10 @@ impl<T: OnHost> Disk for T {
         let found = found.map_err(|errno| DiskError::new(Verb::Space, root.path().clone(), errno))?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(Space { free: bytes(found.f_bavail), total: bytes(found.f_blocks) })
+    }
+
+    fn handles(&self) -> Handles {
+        self.base().handles.clone()
     }
 
     fn pool(&self) -> &Pool {

@@ -99,6 +99,7 @@ impl World {
                 if link.kind != EntryKind::Directory {
                     return Err(Errno::NOTDIR);
                 }
+                self.has_a_descriptor()?;
                 Ok(Answer::Directory { number: disk.map_or(0, |disk| self.handle(disk, link.inode)) })
             }
             Effect::CreateDirectory { at: (directory, name) } => {
@@ -137,6 +138,8 @@ impl World {
         disk: Option<u32>,
         sequence: u64,
     ) -> Result<Answer, Errno> {
+        // As Linux does, before the name is looked at.
+        self.has_a_descriptor()?;
         let inode = match how {
             OpenFile::New => {
                 let link = Link { inode: self.next_inode(), kind: EntryKind::File };

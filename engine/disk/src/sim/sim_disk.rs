@@ -14,7 +14,7 @@ use crate::clock::Now;
 use crate::disk::{Disk, Entry, EntryKind, Operation, Space, Stat, Success, Wait};
 use crate::doorbell::Doorbell;
 use crate::error::{DiskError, Verb};
-use crate::handle::{Directory, File, Released};
+use crate::handle::{Directory, File, Handles};
 use crate::name::Name;
 use crate::slot::{InFlight, Slots, Token};
 use rustix::io::Errno;
@@ -42,7 +42,7 @@ struct Inner {
     life: u32,
     slots: Slots,
     pool: Pool,
-    released: Released,
+    handles: Handles,
     root: Directory,
     uids: RefCell<Random>,
     capabilities: Rc<Capabilities>,
@@ -51,8 +51,8 @@ struct Inner {
 
 impl SimDisk {
     pub(super) fn new(world: SimWorld, disk: u32, life: u32, root: u32, random: Random, options: &Options) -> SimDisk {
-        let released = Released::default();
-        let root = Directory::new(root, ".".into(), &released);
+        let handles = Handles::default();
+        let root = Directory::new(root, ".".into(), &handles);
         let pool = pool_of(options.pool_bytes);
         let capabilities = Rc::new(report(pool.largest(), options));
         SimDisk(Rc::new(Inner {
@@ -61,7 +61,7 @@ impl SimDisk {
             life,
             slots: Slots::default(),
             pool,
-            released,
+            handles,
             root,
             uids: RefCell::new(random),
             capabilities,
@@ -90,7 +90,7 @@ impl SimDisk {
     /// Closes what has no handle left.
     fn close_released(&self) {
         let mut world = self.0.world.0.borrow_mut();
-        while let Some(number) = self.0.released.take() {
+        while let Some(number) = self.0.handles.take() {
             world.handles.remove(&number);
         }
     }
@@ -106,7 +106,7 @@ impl SimDisk {
     }
 
     fn success(&self, token: Token, path: &Arc<str>, answer: Answer) -> Success {
-        let released = &self.0.released;
+        let handles = &self.0.handles;
         match answer {
             Answer::Done => Success::Done,
             Answer::Moved(moved) => Success::Moved(moved),
@@ -115,9 +115,9 @@ impl SimDisk {
                 Success::Moved(bytes.len())
             }
             Answer::File { number, length, direct } => {
-                Success::File(File::new(number, path.clone(), length, direct, released))
+                Success::File(File::new(number, path.clone(), length, direct, handles))
             }
-            Answer::Directory { number } => Success::Directory(Directory::new(number, path.clone(), released)),
+            Answer::Directory { number } => Success::Directory(Directory::new(number, path.clone(), handles)),
         }
     }
 }
@@ -200,6 +200,10 @@ impl Disk for SimDisk {
         let ctime_ms = world.changed_ms.get(&link.inode).copied().unwrap_or_default();
         let file = world.files.get(&link.inode).filter(|_| link.kind == EntryKind::File);
         Ok(Stat { kind: link.kind, ctime_ms, bytes: file.map_or(0, |file| file.length()) })
+    }
+
+    fn handles(&self) -> Handles {
+        self.0.handles.clone()
     }
 
     fn pool(&self) -> &Pool {

@@ -13,6 +13,7 @@ use super::random::Random;
 use super::sim_disk::SimDisk;
 use super::trace::Trace;
 use crate::buffer::BLOCK;
+use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -38,6 +39,7 @@ pub(super) struct Options {
     pub(super) write_zeroes: bool,
     pub(super) allow_overlap: bool,
     pub(super) pool_bytes: usize,
+    pub(super) descriptors: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ impl SimWorld {
             barrier_works: true,
             allow_overlap: false,
             pool_bytes: 4 << 20,
+            descriptors: usize::MAX,
         };
         SimWorld(Rc::new(RefCell::new(World {
             random: Random::new(seed),
@@ -243,6 +246,17 @@ impl SimWorld {
         self.0.borrow_mut().options.pool_bytes = bytes;
     }
 
+    /// How many files and directories all disks of the process may have open together. What would pass it gets EMFILE.
+    pub fn set_descriptors(&self, limit: usize) {
+        self.0.borrow_mut().options.descriptors = limit;
+    }
+
+    /// How many files and directories the process has open, the root of each disk included.
+    #[must_use]
+    pub fn descriptors(&self) -> usize {
+        self.0.borrow().handles.len()
+    }
+
     /// Moves the wall clock. The time since boot does not jump.
     pub fn jump_clock(&self, delta_ms: i64) {
         self.0.borrow_mut().clock.jump_wall(delta_ms);
@@ -298,6 +312,11 @@ impl World {
         self.numbers += 1;
         self.handles.insert(self.numbers, Handle { disk, inode });
         self.numbers
+    }
+
+    /// Whether the process may open one more.
+    pub(super) fn has_a_descriptor(&self) -> Result<(), Errno> {
+        if self.handles.len() < self.options.descriptors { Ok(()) } else { Err(Errno::MFILE) }
     }
 
     pub(super) fn names(&mut self) -> &mut Names {
