@@ -318,7 +318,8 @@ fn a_file_that_shrinks_while_it_is_open_is_an_error_and_no_endless_read() {
             }
         }
     }
-    let lost = log.read(Offset(19), 1).wait().expect_err("the last record is gone");
+    // Not the last one: when the log rests a mark is written behind it, and what is kept of that block goes with it.
+    let lost = log.read(Offset(10), 1).wait().expect_err("it is gone");
     assert!(lost.to_string().contains("cannot be read"), "{lost}");
     store.close().expect("a clean close");
 }

@@ -11,6 +11,7 @@ mod child;
 mod common;
 mod damage;
 mod descriptors;
+mod device;
 mod files;
 mod filesystems;
 mod follow;
