@@ -289,3 +289,19 @@ fn sc_04_a_log_that_is_idle_holds_one_descriptor_at_most_and_none_after_thirty_s
     machine.apply(Step::Turn(40)).expect("nothing");
     assert!(held(&mut machine) <= own, "{}", held(&mut machine));
 }
+
+#[test]
+fn a_log_that_is_being_roused_is_not_told_to_be_clean_however_long_that_takes() {
+    let mut machine = begun(8, tight(), LOGS).expect("logs");
+    let slow = When::VerbOnPath(Verb::Open, "t0-r0-s0/".to_owned());
+    machine.world.inject(Fault { when: slow, what: What::Delay(200), times: Times::Once });
+    let verify = Step::Verb { log: 0, ask: Ask::Verify };
+    machine.run(&[verify, Step::Turn(4)]).expect("its file is being opened");
+    assert_eq!(machine.world.faults_fired(), 1, "it had been let go of");
+    // Meanwhile it has rested for so long that it would be clean.
+    machine.world.let_pass(2 * machine.config.idle_clean_after.as_millis() as u64);
+    machine.run(&[Step::Answer, append(0, 1, 300), Step::Answer]).expect("an append");
+    machine
+        .apply(Step::PowerFailure { loss: Loss::DropAll, again_after: None })
+        .expect("what was acknowledged is there");
+}
