@@ -306,7 +306,7 @@ impl<A> Log<A> {
     /// Whether the same is so of a head that was let go of: it is roused for that.
     #[must_use]
     pub fn lacks_mark_asleep(&self) -> bool {
-        self.dormant.is_some() && !self.rousing && self.marked_end < self.durable_end
+        self.dormant.is_some() && !self.rousing && self.latch.is_none() && self.marked_end < self.durable_end
     }
 
     /// Whether all that was staged is durable and nothing is in flight.

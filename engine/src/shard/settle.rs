@@ -276,7 +276,7 @@ impl<D: Disk> Shard<D> {
         for number in covered {
             self.latch_exposed(number, source);
         }
-        if source.is_full() {
+        if source.is_without_room() {
             return;
         }
         self.seen_failures = self.siblings.failures.note(source, self.seen_failures);
@@ -326,9 +326,12 @@ impl<D: Disk> Shard<D> {
         }
     }
 
-    /// Only the failure itself takes anything along: what a latched manifest refuses later never reached the disk.
+    /// Only the failure itself takes anything along: what a latched manifest refuses later never reached the disk, and what could not be
+    /// opened or read took nothing.
     pub(super) fn latch_what_the_manifest_took_along(&mut self, error: &ManifestError) {
-        if let ManifestError::Disk(source) = error {
+        if let ManifestError::Disk(source) = error
+            && !matches!(source.verb, Verb::Open | Verb::OpenDirectory | Verb::Read)
+        {
             self.latch_what_a_flush_took_along(source, std::iter::empty());
         }
     }
