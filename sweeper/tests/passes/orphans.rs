@@ -448,6 +448,8 @@ fn what_changed_between_the_report_that_was_read_and_the_last_one_is_not_confirm
     place.pass();
     let read = place.pass();
     assert_eq!(read.braked().count(), 12, "{read}");
+    // The clock of a file system goes in steps of some milliseconds.
+    std::thread::sleep(Duration::from_millis(30));
     fs::set_permissions(place.path("t-r0-s3"), fs::Permissions::from_mode(0o755)).expect("changed since");
     make(&place, 100..112);
     (0..3).for_each(|_| assert!(place.pass().brake.is_some()));
