@@ -91,6 +91,12 @@ impl Place {
         self.sweep = OrphanSweep::new(ClockGuard::open(clock::read(), None));
     }
 
+    /// Changes a directory, so that it is seen: the clock of a file system goes in steps of some milliseconds.
+    fn change(&self, name: &str) {
+        std::thread::sleep(Duration::from_millis(30));
+        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).expect("changed");
+    }
+
     pub fn trash(&self) -> Vec<String> {
         let entries =
             fs::read_dir(self.path("trash")).expect("there").map(|entry| entry.expect("an entry").file_name());
@@ -448,9 +454,7 @@ fn what_changed_between_the_report_that_was_read_and_the_last_one_is_not_confirm
     place.pass();
     let read = place.pass();
     assert_eq!(read.braked().count(), 12, "{read}");
-    // The clock of a file system goes in steps of some milliseconds.
-    std::thread::sleep(Duration::from_millis(30));
-    fs::set_permissions(place.path("t-r0-s3"), fs::Permissions::from_mode(0o755)).expect("changed since");
+    place.change("t-r0-s3");
     make(&place, 100..112);
     (0..3).for_each(|_| assert!(place.pass().brake.is_some()));
     place.sweep.confirmed().add(read.braked());
@@ -471,7 +475,7 @@ fn what_an_operator_confirms_goes_and_what_came_since_or_changed_pulls_the_brake
     let braked = place.pass();
     assert_eq!(braked.braked().count(), 12, "{braked}");
     place.sweep.confirmed().add(braked.braked());
-    fs::set_permissions(place.path("t-r0-s100"), fs::Permissions::from_mode(0o755)).expect("changed since");
+    place.change("t-r0-s100");
     make(&place, 200..212);
     let report = place.pass();
     assert_eq!(given_up(&report).len(), 11, "{report}");
