@@ -7,6 +7,8 @@ mod hosts;
 mod orphans;
 mod restarts;
 mod scrub;
+#[path = "../../../engine/disk/tests/real/skipped.rs"]
+mod skipped;
 mod stopping;
 mod swaps;
 mod timers;

@@ -1,60 +1,18 @@
 //! Descriptors: a process that may open few files, and a store with many logs in it. Each case runs in a child, as nobody where the tests are
 //! root's, since limits are a process's.
 
-use crate::common::{append, eventually, log_of, one, place, small, values};
-use crate::skipped::skipped;
+use crate::child::child_with;
+use crate::common::{append, eventually, log_of, one, small, values};
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use strandline::{AppendError, Config, Log, Offset, OpenError, ReadError, Store};
 
-const ROOT: &str = "STRANDLINE_TEST_ROOT";
-const NOBODY: u32 = 65534;
-
 /// In the child: the root to use. In the parent: runs this test again in a child.
 fn child_root(test: &str) -> Option<PathBuf> {
-    if let Some(root) = std::env::var_os(ROOT) {
-        return Some(root.into());
-    }
-    let place = place();
-    let root = place.path().join("store");
-    std::fs::create_dir(&root).expect("made");
-    let mut program = std::env::current_exe().expect("this program");
-    let is_root = rustix::process::geteuid().is_root();
-    if is_root {
-        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).expect("set");
-        chown(&root, Some(NOBODY), Some(NOBODY)).expect("given away");
-        if !everybody_may_run(&program) {
-            // It was built in a directory of root's own.
-            let copy = place.path().join("test");
-            std::fs::copy(&program, &copy).expect("room for a copy");
-            std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).expect("set");
-            program = copy;
-        }
-        if !everybody_may_run(&program) {
-            skipped(format_args!("an unprivileged user cannot reach {}", program.display()));
-            return None;
-        }
-    }
-    let mut command = Command::new(&program);
-    let name = format!("descriptors::{test}");
-    command.args([&name, "--exact", "--nocapture", "--test-threads=1"]).env(ROOT, &root).current_dir("/");
-    if is_root {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    let status = command.status().expect("started");
-    assert!(status.success(), "the child failed: {status}");
-    None
-}
-
-fn everybody_may_run(program: &Path) -> bool {
-    let open = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o001 != 0);
-    program.ancestors().all(open)
+    child_with(&format!("descriptors::{test}"), true, |child| child)
 }
 
 /// Lets this process open so many files.

@@ -1,17 +1,17 @@
 //! Descriptors: a store with more logs than it may have files open holds all that it must, never opens more than it may, and where the host
 //! has none left answers so and goes on when it has.
 
+use super::asked::{answer, ask};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use strandline::config::{Config, DESCRIPTORS_MIN, DESCRIPTORS_OF_ITS_OWN};
-use strandline::pending::{Pending, pair};
-use strandline::shard::command::AppendAnswer;
-use strandline::{AppendError, Level, Offset, ReadError, VerbError};
+use strandline::pending::pair;
+use strandline::{AppendError, Offset, ReadError, VerbError};
 use strandline_disk::sim::{Fault, Loss, Times, What, When};
 use strandline_disk::{Disk, Errno, Verb};
 use strandline_tests::harness::images::crash_at_every_turn;
-use strandline_tests::harness::machine::{batch_of, small};
+use strandline_tests::harness::machine::small;
 use strandline_tests::harness::seeds::{for_each_seed, outcome};
 use strandline_tests::harness::{Ask, At, Checked, Machine, Random, Step};
 
@@ -64,22 +64,6 @@ fn read_all(machine: &mut Machine) -> Checked {
         assert_eq!(read.last().map_or(start, |batch| batch.end()), end, "log {log}");
     }
     Ok(())
-}
-
-fn ask(machine: &mut Machine, log: usize, serial: u64) -> Pending<AppendAnswer> {
-    let model = machine.model.clone();
-    assert!(machine.running().append((log, serial), batch_of(serial, 1, 300), Level::Durable, &model), "room");
-    machine.running().appends.pop().expect("the append that was just asked").answer
-}
-
-fn answer(machine: &mut Machine, mut pending: Pending<AppendAnswer>) -> AppendAnswer {
-    for _ in 0..100_000 {
-        if let Some(answer) = pending.try_take() {
-            return answer;
-        }
-        machine.turn().expect("a turn");
-    }
-    panic!("an append is never answered");
 }
 
 #[test]
@@ -212,7 +196,7 @@ fn where_the_host_leaves_none_an_append_and_a_read_say_so_nothing_is_latched_and
     let mut machine = begun(5, tight(), LOGS).expect("logs");
     machine.tolerant = true;
     machine.world.set_descriptors(0);
-    let refused = ask(&mut machine, 0, 900_001);
+    let refused = ask(&mut machine, 0, 900_001, 300);
     let error = answer(&mut machine, refused).expect_err("nothing can be opened");
     let said = error.to_string();
     assert!(matches!(&error, AppendError::TooManyOpen { budget: MOST, .. }), "{error:?}");
@@ -248,7 +232,7 @@ fn where_nothing_can_be_let_go_of_whoever_waits_is_refused_by_name_and_the_other
         let path = format!("t{failed}-r0-s0/");
         let what = What::Errno(Errno::IO);
         machine.world.inject(Fault { when: When::VerbOnPath(Verb::Write, path), what, times: Times::Once });
-        let pending = ask(&mut machine, failed, 800_000 + failed as u64);
+        let pending = ask(&mut machine, failed, 800_000 + failed as u64, 300);
         match answer(&mut machine, pending).expect_err("it failed") {
             AppendError::Failed { .. } => failed += 1,
             error => break error,
@@ -262,7 +246,7 @@ fn where_nothing_can_be_let_go_of_whoever_waits_is_refused_by_name_and_the_other
     machine.kill().expect("all were answered");
     assert!(machine.start(None).expect("an open"));
     machine.run(&[Step::OpenLog(failed), Step::Answer]).expect("it is there");
-    let pending = ask(&mut machine, failed, 900_000);
+    let pending = ask(&mut machine, failed, 900_000, 300);
     answer(&mut machine, pending).expect("it was never latched");
 }
 

@@ -1,12 +1,11 @@
 //! Faults: every operation of scripted histories fails once, in every way. Nothing acknowledged is lost, everyone is answered,
 //! nothing hangs and nothing panics.
 
-use strandline::pending::Pending;
-use strandline::shard::command::AppendAnswer;
+use super::asked::{answer, ask};
 use strandline::{AppendError, Offset, ReadError};
 use strandline_disk::sim::{Fault, Loss, Times, What, When};
 use strandline_disk::{Errno, Verb};
-use strandline_tests::harness::machine::{batch_of, small};
+use strandline_tests::harness::machine::small;
 use strandline_tests::harness::seeds::outcome;
 use strandline_tests::harness::{Machine, Step};
 use strandline_tests::tiers::faults::{Plan, Setup, Way, ways};
@@ -97,23 +96,6 @@ fn making_a_store_may_fail_at_any_operation() {
             run.unwrap_or_else(|text| panic!("operation {k}, {what:?}: {text}"));
         }
     }
-}
-
-fn ask(machine: &mut Machine, log: usize, serial: u64, bytes: usize) -> Pending<AppendAnswer> {
-    let model = machine.model.clone();
-    let batch = batch_of(serial, 1, bytes);
-    assert!(machine.running().append((log, serial), batch, strandline::Level::Durable, &model), "room in the queue");
-    machine.running().appends.pop().expect("the append that was just asked").answer
-}
-
-fn answer(machine: &mut Machine, mut pending: Pending<AppendAnswer>) -> AppendAnswer {
-    for _ in 0..100_000 {
-        if let Some(answer) = pending.try_take() {
-            return answer;
-        }
-        machine.turn().expect("a turn");
-    }
-    panic!("an append is never answered");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The store on the simulated disk: what it does when nothing goes wrong, and after every crash and failure that a seed can name.
 
+mod asked;
 mod behaviour;
 mod cases;
 mod cases_of_crashes;
