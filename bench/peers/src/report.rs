@@ -9,6 +9,9 @@ use crate::workload::WORKLOADS;
 use serde::Serialize;
 use std::fmt::Write;
 
+/// Cores that others may use before the figures are in doubt.
+const COOL: f64 = 0.1;
+
 /// A whole run.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -66,6 +69,9 @@ impl Report {
         );
         if !self.host.optimised {
             text += "\nNot optimised: these figures mean nothing.\n";
+        }
+        if self.host.cores_of_others > COOL {
+            text += "\nOther processes were busy meanwhile: these figures say little.\n";
         }
         text += &self.table();
         text += &self.judged();
