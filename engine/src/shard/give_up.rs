@@ -12,8 +12,19 @@ use crate::id::{Offset, SegmentId, Seq};
 use crate::log::{Shared, Successor};
 use crate::manifest::ManifestError;
 use crate::pending::Answer;
-use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Weak};
 use strandline_disk::Disk;
+
+/// How many of the logs that were deleted are looked at in a turn.
+const BURIED_A_TURN: usize = 4;
+
+/// A log that was deleted.
+pub(super) struct Dying {
+    number: LogNumber,
+    /// What whoever holds it has of it.
+    held: Weak<Shared>,
+}
 
 impl<D: Disk> Shard<D> {
     /// Raises the start of a log. What lies before it cannot be read from then on; whole segments of it go, unless a pin holds them.
@@ -135,15 +146,29 @@ impl<D: Disk> Shard<D> {
         });
     }
 
-    /// Of a log that is gone only its number is left. Who still holds it has what it shared with its shard, which is closed.
-    fn give_memory_back(&mut self, number: LogNumber) {
-        let log = &mut self.logs[number.0];
-        log.shared = Arc::new(Shared::new(log.id.clone()));
-        log.shared.close();
-        log.closed.shrink_to_fit();
-        log.queued.shrink_to_fit();
-        log.flights.shrink_to_fit();
-        log.unflushed.shrink_to_fit();
+    /// Gives up what is left of logs that were deleted, as soon as nobody can ask for them and nothing is at work in them any more.
+    pub(super) fn bury(&mut self) {
+        for _ in 0..self.dying.len().min(BURIED_A_TURN) {
+            let Some(Dying { number, held }) = self.dying.pop_front() else { return };
+            if held.strong_count() == 0 && self.is_at_rest(number) {
+                self.logs.bury(number.0);
+                self.timers.forget(number);
+            } else {
+                self.dying.push_back(Dying { number, held });
+            }
+        }
+    }
+
+    /// Whether nothing is left that could come back to a log that was deleted and that nobody holds.
+    fn is_at_rest(&self, number: LogNumber) -> bool {
+        // What was queued by whoever let go of it last is seen by who sees that it was let go of.
+        fence(Ordering::Acquire);
+        let log = &self.logs[number.0];
+        let (waiting, written) =
+            (log.queued.is_empty() && log.waiting.is_empty(), log.is_settled() && log.unflushed.is_empty());
+        let at_work =
+            log.tasks > 0 || log.verb_at_work || log.truncating > 0 || log.rousing || log.wants_flush || log.listed;
+        waiting && written && !at_work && !self.verbs.contains_key(&number) && self.queue.is_empty()
     }
 
     fn forget_log(&mut self, number: LogNumber) {
@@ -170,6 +195,10 @@ impl<D: Disk> Shard<D> {
         let refused = AppendError::Deleted { log: id.clone() };
         self.refuse_all(number, &refused);
         self.refuse_verbs(number, &VerbError::NoSuchLog { log: id });
-        self.give_memory_back(number);
+        // What its shard has of it is another one from now on, so that whoever holds the log is all that holds the old one.
+        let log = &mut self.logs[number.0];
+        let held = Arc::downgrade(&std::mem::replace(&mut log.shared, Arc::new(Shared::new(log.id.clone()))));
+        log.shared.close();
+        self.dying.push_back(Dying { number, held });
     }
 }

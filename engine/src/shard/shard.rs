@@ -5,6 +5,7 @@ use super::command::{Admitted, LogAnswer, LogNumber, Queue};
 use super::commit::{Durability, Group, Landed, Write};
 use super::descriptors::{Descriptors, Pressing, let_successor_go};
 use super::flush::Covered;
+use super::give_up::Dying;
 use super::heal::Healed;
 use super::policies::Waiting;
 use super::prepare::PrepareError;
@@ -22,7 +23,7 @@ use super::woken::Woken;
 use crate::config::{CheckedConfig, LogOptions, SyncMode, sabotaged};
 use crate::error::{AppendError, CloseError};
 use crate::id::{Life, LogId, Seq, StoreId};
-use crate::log::{self, Log, Staged, Successor};
+use crate::log::{self, Log, Logs, Staged, Successor};
 use crate::manifest::{Edits, Manifest, ManifestCommit, ManifestError};
 use crate::pending::{Answer, Wakes};
 use crate::removal::syncs::Syncs;
@@ -132,7 +133,9 @@ pub struct Shard<D: Disk> {
     pub(super) edits: Edits,
     /// The manifest, where this is that shard.
     pub(super) manifest: Option<Manifest<D>>,
-    pub(super) logs: Vec<Log<Admitted>>,
+    pub(super) logs: Logs<Admitted>,
+    /// Logs that were deleted and that somebody may still ask for.
+    pub(super) dying: VecDeque<Dying>,
     /// What is read ahead.
     pub(super) ahead: Ahead,
     pub(super) numbers: BTreeMap<LogId, LogNumber>,
@@ -228,7 +231,8 @@ impl<D: Disk> Shard<D> {
             edits,
             manifest,
             ahead,
-            logs,
+            logs: Logs::new(logs),
+            dying: VecDeque::new(),
             numbers,
             logs_in_making: BTreeMap::new(),
             listed: VecDeque::new(),
@@ -308,6 +312,7 @@ impl<D: Disk> Shard<D> {
         if self.has_closed() {
             return Ok(Turned::Closed);
         }
+        self.bury();
         self.rest()
     }
 

@@ -44,6 +44,13 @@ impl Timers {
         }
     }
 
+    /// Has a log not looked at any more: it is gone.
+    pub(super) fn forget(&mut self, log: LogNumber) {
+        for timer in [Timer::Mark, Timer::Flush, Timer::Linger, Timer::Sleep, Timer::Age, Timer::Close] {
+            self.clear(log, timer);
+        }
+    }
+
     /// The next one that is due at `now_ns`, taken out.
     pub(super) fn pop(&mut self, now_ns: u64) -> Option<(Timer, LogNumber)> {
         let (due, timer, log) = *self.due.first().filter(|(due, ..)| *due <= now_ns)?;
@@ -92,5 +99,15 @@ mod tests {
         assert_eq!(timers.pop(30), Some((Timer::Age, LogNumber(1))));
         assert_eq!(timers.pop(50), Some((Timer::Age, LogNumber(2))));
         assert_eq!(timers.pop(50), None);
+    }
+
+    #[test]
+    fn a_log_that_is_gone_is_not_looked_at() {
+        let mut timers = Timers::default();
+        timers.set(LogNumber(1), Timer::Age, 50);
+        timers.set(LogNumber(1), Timer::Close, 40);
+        timers.set(LogNumber(2), Timer::Close, 60);
+        timers.forget(LogNumber(1));
+        assert_eq!((timers.next_ns(), timers.set.len()), (60, 1));
     }
 }
