@@ -61,8 +61,18 @@ pub enum Metric {
     CpuPercent,
     /// From the call that opens a store to the store.
     Open,
+    /// The same of a store that was closed in order.
+    OpenClean,
+    /// From the call that closes a store until it is closed.
+    Close,
+    /// The first append to a log since the store was opened, on the average.
+    FirstAppend,
     /// Resident memory of the process.
     Rss,
+    /// Registered memory of it.
+    Arena,
+    /// What more resident memory there is than with one log, divided by the logs.
+    BytesPerLog,
     /// Open descriptors of the process.
     Descriptors,
 }
@@ -78,7 +88,7 @@ pub enum Summary {
 
 impl Metric {
     /// All of them, in the order in which tables show them.
-    pub const ALL: [Metric; 29] = [
+    pub const ALL: [Metric; 34] = [
         Metric::P50,
         Metric::P99,
         Metric::P999,
@@ -106,7 +116,12 @@ impl Metric {
         Metric::DiskRead,
         Metric::CpuPercent,
         Metric::Open,
+        Metric::OpenClean,
+        Metric::Close,
+        Metric::FirstAppend,
         Metric::Rss,
+        Metric::Arena,
+        Metric::BytesPerLog,
         Metric::Descriptors,
     ];
 
@@ -140,7 +155,12 @@ impl Metric {
             Metric::DiskRead => "disk_read_kib",
             Metric::CpuPercent => "cpu_percent",
             Metric::Open => "open_ms",
+            Metric::OpenClean => "open_clean_ms",
+            Metric::Close => "close_ms",
+            Metric::FirstAppend => "first_append_us",
             Metric::Rss => "rss_mib",
+            Metric::Arena => "arena_mib",
+            Metric::BytesPerLog => "bytes_per_log",
             Metric::Descriptors => "descriptors",
         }
     }

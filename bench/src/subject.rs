@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 pub use strandline::config::{Preallocate, Removal};
 use strandline::{
-    AppendError, Batch, Counters, Log, LogOptions, Offset, Pending, RangeNumber, Receipt, Record, Store, Topic,
+    AppendError, Asked, Batch, Counters, Log, LogOptions, Offset, Pending, RangeNumber, Receipt, Record, Sealed, Store,
+    Topic,
 };
 pub use strandline::{Config, Level};
 pub use victim::Victim;
@@ -83,6 +84,9 @@ impl Retention {
 
 /// An append that has been asked for.
 pub struct Appending(Pending<Result<Receipt, AppendError>>);
+
+/// A seal that has been asked for.
+pub struct Sealing(Asked<Sealed>);
 
 /// What a read gave.
 #[derive(Clone, Copy, Debug)]
@@ -226,6 +230,11 @@ impl Subject {
         Ok(())
     }
 
+    /// Registered memory of its shard, in bytes.
+    pub fn arena_bytes(&self) -> u64 {
+        self.store.capabilities().ring.arena_bytes
+    }
+
     /// What the store found out about its host.
     pub fn capabilities(&self) -> serde_json::Value {
         serde_json::to_value(self.store.capabilities()).unwrap_or_default()
@@ -254,6 +263,19 @@ impl Lane {
         let mut batch = self.0.batch();
         batch.push(&Record { value: Some(value), ..Record::default() }).map_err(store("building a batch"))?;
         batch.build().map_err(store("building a batch"))
+    }
+
+    /// Asks for the write head to be sealed: the next append begins another segment.
+    pub fn seal(&self) -> Sealing {
+        Sealing(self.0.seal())
+    }
+
+    /// Waits until it is.
+    ///
+    /// # Errors
+    /// What the store answered.
+    pub fn sealed(sealing: Sealing) -> Result<(), BenchError> {
+        sealing.0.wait().map(drop).map_err(store("sealing"))
     }
 
     /// Appends one record in a batch of its own and waits until it is durable.

@@ -1,5 +1,6 @@
 //! The page: the report for people. One file with everything in it: no script, nothing loaded from anywhere.
 
+mod growth;
 mod latency;
 mod series;
 
@@ -28,7 +29,7 @@ pub fn page(report: &Report) -> String {
                     p { "What the store did, beside what a bare ring did on the same disk in the same run." }
                     p.facts { (report.host.date) ", commit " code { (report.commit) } }
                 }
-                main { (summary(report)) (cases(report)) (host(&report.host)) }
+                main { (summary(report)) (cases(report)) (growth::section(report)) (host(&report.host)) }
             }
         }
     };

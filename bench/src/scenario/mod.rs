@@ -3,6 +3,7 @@
 mod append_latency;
 mod append_throughput;
 mod beside;
+mod child;
 mod expire_many;
 mod fallback;
 mod idle;
@@ -22,6 +23,7 @@ mod scrub_under_load;
 mod shards;
 mod steady_state;
 mod sweep_under_load;
+pub mod ten_thousand;
 
 use crate::ceiling::{APPEND_FILE_BYTES, AppendCeiling};
 use crate::error::{BenchError, io};
@@ -81,6 +83,8 @@ pub enum Scenario {
     Fallback,
     /// Appends while sealed segments are read again.
     ScrubUnderLoad,
+    /// A store of very many logs.
+    TenThousand,
 }
 
 /// How large.
@@ -146,7 +150,7 @@ pub struct Context<'a> {
 
 impl Scenario {
     /// All of them, in the order in which they run.
-    pub const ALL: [Scenario; 17] = [
+    pub const ALL: [Scenario; 18] = [
         Scenario::AppendLatency,
         Scenario::AppendThroughput,
         Scenario::OpenLoop,
@@ -164,6 +168,7 @@ impl Scenario {
         Scenario::Orphans,
         Scenario::Fallback,
         Scenario::ScrubUnderLoad,
+        Scenario::TenThousand,
     ];
 
     /// Whether a run without arguments has it.
@@ -180,6 +185,7 @@ impl Scenario {
                 | Scenario::Orphans
                 | Scenario::Fallback
                 | Scenario::ScrubUnderLoad
+                | Scenario::TenThousand
         )
     }
 
@@ -203,6 +209,7 @@ impl Scenario {
             Scenario::Orphans => "orphans",
             Scenario::Fallback => "fallback",
             Scenario::ScrubUnderLoad => "scrub-under-load",
+            Scenario::TenThousand => "ten-thousand",
         }
     }
 
@@ -226,6 +233,7 @@ impl Scenario {
             Scenario::Orphans => orphans::ABOUT,
             Scenario::Fallback => fallback::ABOUT,
             Scenario::ScrubUnderLoad => scrub_under_load::ABOUT,
+            Scenario::TenThousand => ten_thousand::ABOUT,
         }
     }
 
@@ -254,6 +262,7 @@ impl Scenario {
             Scenario::Orphans => vec![orphans::CASE, orphans::CASE_UNDER_LOAD],
             Scenario::Fallback => fallback::CASES.iter().map(|case| case.name).collect(),
             Scenario::ScrubUnderLoad => vec![scrub_under_load::CASE],
+            Scenario::TenThousand => ten_thousand::CASES.iter().map(|case| case.name).collect(),
         }
     }
 
@@ -261,7 +270,11 @@ impl Scenario {
     pub fn steps(self, plan: Plan) -> u64 {
         // The cases of `mixed` are measured together.
         let cases = if self == Scenario::Mixed { 1 } else { self.cases(plan.core).len() as u64 };
-        let rounds = if self == Scenario::ExpireMany { expire_many::rounds(plan) } else { plan.rounds };
+        let rounds = match self {
+            Scenario::ExpireMany => expire_many::rounds(plan),
+            Scenario::TenThousand => ten_thousand::rounds(plan),
+            _ => plan.rounds,
+        };
         cases * (u64::from(rounds) + 1)
     }
 
@@ -288,6 +301,7 @@ impl Scenario {
             Scenario::Orphans => orphans::run(context),
             Scenario::Fallback => fallback::run(context),
             Scenario::ScrubUnderLoad => scrub_under_load::run(context),
+            Scenario::TenThousand => ten_thousand::run(context),
         }
     }
 }
@@ -297,7 +311,13 @@ impl Scenario {
 /// # Errors
 /// Whatever kept it from doing it.
 pub fn run_part(part: &Part) -> Result<(), BenchError> {
-    recovery::run_part(part)
+    match part {
+        Part::ManyFiller(store) => ten_thousand::fill(store),
+        Part::ManyUser(store) => ten_thousand::put_to_use(store),
+        Part::ManySoiler(store) => ten_thousand::soil(store),
+        Part::ManyOpener(store) => ten_thousand::open_again(store),
+        part => recovery::run_part(part),
+    }
 }
 
 impl Context<'_> {

@@ -1,5 +1,6 @@
 //! The parts of a scenario that run in a process of their own, which the scenario kills.
 
+use super::ten_thousand::Many;
 use clap::Subcommand;
 use std::path::PathBuf;
 
@@ -22,4 +23,16 @@ pub enum Part {
         /// Payload bytes that it holds.
         bytes: u64,
     },
+    /// Makes a store of many logs and closes it
+    #[command(hide = true)]
+    ManyFiller(Many),
+    /// Opens a store of many logs, appends to them, and closes it
+    #[command(hide = true)]
+    ManyUser(Many),
+    /// Appends to some of many logs and does not close the store
+    #[command(hide = true)]
+    ManySoiler(Many),
+    /// Opens a store of many logs that nobody closed
+    #[command(hide = true)]
+    ManyOpener(Many),
 }

@@ -4,6 +4,7 @@
 //! that reads the same bytes of the same file, 1 MiB each, four in flight.
 
 use super::Part;
+use super::child::{self, Child};
 use super::{Context, Plan, Scale, Scenario};
 use crate::ceiling::ReadCeiling;
 use crate::error::{BenchError, io};
@@ -16,9 +17,7 @@ use crate::rounds::{Outcome, Rounds};
 use crate::subject::{Subject, config};
 use crate::window::{Figures, Window, mib};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use strandline_disk::bare::Shape;
 
@@ -33,7 +32,7 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
     context.preparing(scenario, CASE);
     let root = context.subdirectory("recovery".to_owned())?.join("store");
     let bytes = unsealed_bytes(context.plan);
-    kill(&mut ChildGuard::start("recovery-writer", &root, bytes)?.0)?;
+    start("recovery-writer", &root, bytes)?.kill()?;
     let mut rounds = Rounds::default();
     for round in 0..context.plan.rounds {
         context.next_round(scenario, CASE, round);
@@ -42,14 +41,18 @@ pub fn run(context: &Context<'_>) -> Result<Vec<Outcome>, BenchError> {
         let bare = read_bare(&unsealed_file(&root, bytes)?, bytes)?;
         drop_cached(&root)?;
         context.settle()?;
-        let mut child = ChildGuard::start("recovery-opener", &root, bytes)?;
-        kill(&mut child.0)?;
+        let mut child = start("recovery-opener", &root, bytes)?;
+        child.kill()?;
         // One opening a round is no distribution: there are figures, and nothing to draw.
-        rounds.store(&Window::new(), child.1.figures(bytes));
+        rounds.store(&Window::new(), child.said.figures(bytes));
         rounds.ceiling(&Window::new(), bare);
     }
     context.progress.step();
     Ok(vec![rounds.outcome(scenario.name(), CASE)])
+}
+
+fn start(part: &str, root: &Path, bytes: u64) -> Result<Child<Ready>, BenchError> {
+    Child::start(part, &[root.as_os_str().to_owned(), bytes.to_string().into()])
 }
 
 fn unsealed_bytes(plan: Plan) -> u64 {
@@ -76,6 +79,8 @@ pub fn run_part(part: &Part) -> Result<(), BenchError> {
             subject.lane().read(bytes / RECORD_BYTES - 1, RECORD_BYTES as usize)?;
             tell(&subject, open_ns)
         }
+        // Another scenario's.
+        _ => Ok(()),
     }
 }
 
@@ -109,46 +114,9 @@ impl Ready {
 /// Tells the parent, then waits with the store open. The wait ends only when the parent is gone.
 fn tell(subject: &Subject, open_ns: u64) -> Result<(), BenchError> {
     let ready = Ready { open_ns, rss_bytes: host::resident_bytes(), descriptors: host::descriptors() };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string(&ready)?).map_err(io("telling the parent"))?;
-    out.flush().map_err(io("telling the parent"))?;
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    // Never closed in order, not even then.
+    // Never closed in order.
     let _ = subject;
-    std::process::exit(0);
-}
-
-/// A child that is ready. Killed when dropped.
-struct ChildGuard(Child, Ready);
-
-impl ChildGuard {
-    fn start(part: &str, root: &Path, bytes: u64) -> Result<ChildGuard, BenchError> {
-        let program = std::env::current_exe().map_err(io("looking for this program"))?;
-        let mut command = Command::new(program);
-        command.arg(part).arg(root).arg(bytes.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = command.spawn().map_err(io(format!("starting {part}")))?;
-        let mut guard = ChildGuard(child, Ready { open_ns: 0, rss_bytes: 0, descriptors: 0 });
-        let mut line = String::new();
-        if let Some(out) = guard.0.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(io(format!("listening to {part}")))?;
-        }
-        guard.1 = serde_json::from_str(&line).map_err(|_| BenchError::Child(format!("{part} did not become ready")))?;
-        Ok(guard)
-    }
-}
-
-impl Drop for ChildGuard {
-    fn drop(&mut self) {
-        // It has usually been killed and waited for by now.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// SIGKILL, by its pid.
-fn kill(child: &mut Child) -> Result<(), BenchError> {
-    child.kill().and_then(|()| child.wait()).map_err(io("killing the child"))?;
-    Ok(())
+    child::tell_and_wait(&ready)
 }
 
 /// The data file of the first segment that is large enough.
