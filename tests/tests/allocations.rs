@@ -240,10 +240,10 @@ fn bytes_at_rest() -> u64 {
 
 /// Logs of which nothing is asked, and how much memory each of them may take, in bytes.
 const IDLE_LOGS: usize = 2_000;
-const IDLE_BYTES_MAX: u64 = 12 << 10;
-const OPENED_BYTES_MAX: u64 = 6 << 10;
+const IDLE_BYTES_MAX: u64 = 9 << 10;
+const OPENED_BYTES_MAX: u64 = 4 << 10;
 /// The same of a log that was written and has let go of its file.
-const ASLEEP_BYTES_MAX: u64 = 6 << 10;
+const ASLEEP_BYTES_MAX: u64 = 4 << 10;
 
 #[test]
 fn df_13_a_log_that_does_nothing_takes_a_few_kibibytes_of_memory() {

@@ -50,8 +50,14 @@ pub fn fall_asleep<A>(log: &mut Log<A>) -> bool {
     let Some(active) = log.active.take_if(|active| active.announced && !active.is_new()) else { return false };
     let (seq, end_position, last_store_time_ms) = (active.id.seq, active.durable_end(), log.last_store_time_ms);
     let (closed, file) = resting::rest(active, log.end);
+    log.closed.reserve_exact(1); // Most logs that are quiet have no other.
     log.closed.push_back(closed);
     log.dormant = Some(Dormant { seq, end_position, last_store_time_ms, file });
+    // A log that is written now and then makes room for a commit when there is one.
+    log.queued.shrink_to_fit();
+    log.flights.shrink_to_fit();
+    log.unflushed.shrink_to_fit();
+    log.waiting.shrink_to_fit();
     true
 }
 

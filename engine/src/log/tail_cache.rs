@@ -15,6 +15,13 @@ use strandline_disk::Position;
 /// How many commits of a log are kept at most.
 const SLOTS: usize = 256;
 
+/// How many slots are made at once: a log that was written a few times has room for no more than it needs.
+const SLOTS_OF_ROW: usize = 16;
+const ROWS: usize = SLOTS / SLOTS_OF_ROW;
+
+type Slot = ArcSwapOption<Chunk>;
+type Row = OnceLock<Box<[Slot; SLOTS_OF_ROW]>>;
+
 /// A batch in a chunk.
 #[derive(Debug)]
 pub struct Kept {
@@ -87,8 +94,8 @@ impl SharedBytes for Payload {
 /// The chunks of one log.
 #[derive(Debug, Default)]
 pub struct TailCache {
-    /// Made with the first append: a log that only rests costs nothing.
-    slots: OnceLock<Box<[ArcSwapOption<Chunk>]>>,
+    /// Made with the first append, and each row with the first chunk in it: a log that only rests costs nothing.
+    rows: OnceLock<Box<[Row; ROWS]>>,
     /// The number of the first chunk that is kept.
     oldest: AtomicU64,
     /// The number that the next chunk gets.
@@ -104,14 +111,16 @@ impl TailCache {
 
     /// Takes a commit in, behind the ones before it. Only the shard calls it. Gives how many bytes the chunk that it pushed out had.
     pub fn publish(&self, batches: Vec<Kept>, home: &Home) -> usize {
-        let slots = self.slots.get_or_init(|| (0..SLOTS).map(|_| ArcSwapOption::empty()).collect());
         let number = self.next.load(Ordering::Relaxed);
         let chunk = Chunk { number, batches, home: home.clone() };
         let mut freed = 0;
         if number - self.oldest.load(Ordering::Relaxed) >= SLOTS as u64 {
             freed = self.evict();
         }
-        if let Some(slot) = slots.get(number as usize % SLOTS) {
+        let (row, place) = place_of(number);
+        if let Some(row) = self.rows.get_or_init(Box::default).get(row)
+            && let Some(slot) = row.get_or_init(Box::default).get(place)
+        {
             slot.store(Some(Arc::new(chunk)));
         }
         self.next.store(number + 1, Ordering::Release);
@@ -125,7 +134,7 @@ impl TailCache {
             return 0;
         }
         self.oldest.store(number + 1, Ordering::Release);
-        let gone = self.slots.get().and_then(|slots| slots.get(number as usize % SLOTS)?.swap(None));
+        let gone = self.slot(number).and_then(|slot| slot.swap(None));
         gone.map_or(0, |chunk| bytes_of(&chunk.batches))
     }
 
@@ -177,9 +186,21 @@ impl TailCache {
 
     /// The chunk of this number, unless its slot holds another by now.
     fn chunk(&self, number: u64) -> Option<Arc<Chunk>> {
-        let chunk = self.slots.get()?.get(number as usize % SLOTS)?.load_full()?;
+        let chunk = self.slot(number)?.load_full()?;
         (chunk.number == number).then_some(chunk)
     }
+
+    /// The slot of a chunk of this number, once its row was made.
+    fn slot(&self, number: u64) -> Option<&Slot> {
+        let (row, place) = place_of(number);
+        self.rows.get()?.get(row)?.get()?.get(place)
+    }
+}
+
+/// The row of a chunk's slot, and its place in that.
+fn place_of(number: u64) -> (usize, usize) {
+    let slot = number as usize % SLOTS;
+    (slot / SLOTS_OF_ROW, slot % SLOTS_OF_ROW)
 }
 
 /// What a chunk of these batches costs, in bytes.
@@ -232,6 +253,18 @@ mod tests {
         assert!(cache.clear().0 > 0);
         assert_eq!(held[0].payload(), [3; 10], "a reader keeps what it has");
         assert_eq!(offsets(cache.read(Offset(200), Offset(1000), 10)), None);
+    }
+
+    #[test]
+    fn room_is_made_for_a_few_commits_at_a_time() {
+        let (cache, home) = (TailCache::default(), home());
+        let rows = |cache: &TailCache| cache.rows.get().map_or(0, |rows| rows.iter().filter_map(Row::get).count());
+        assert_eq!(rows(&cache), 0);
+        for first in 0..=SLOTS_OF_ROW as u64 {
+            cache.publish(vec![kept(first, 1, 10)], &home);
+            assert_eq!(rows(&cache), 1 + first as usize / SLOTS_OF_ROW);
+        }
+        assert_eq!(offsets(cache.read(Offset(SLOTS_OF_ROW as u64 - 1), Offset(1000), 20)), Some(vec![15, 16]));
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl<D: Disk> Recovery<'_, D> {
                 _ => segments.push((*seq, *segment)),
             }
         }
+        recovered.log.closed.reserve_exact(segments.len());
         for (place, (seq, segment)) in segments.iter().enumerate() {
             let next = segments.get(place + 1).and_then(|(_, next)| next.opening());
             self.take(&mut recovered, *seq, segment, next, record).await;
