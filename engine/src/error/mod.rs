@@ -100,6 +100,21 @@ pub enum OpenError {
         /// The least that would do.
         least: u64,
     },
+    /// A log could not be looked at since no descriptor was to be had: it was there, and is.
+    #[error(
+        "no descriptor is to be had ({source}): a shard of the store holds {held} and counts on {budget}, this process may open {limit} files (RLIMIT_NOFILE); raise the soft limit (ulimit -n, LimitNOFILE=), lower descriptors_max, or close what else is open, and open the store again: nothing was lost",
+        limit = limit.map_or_else(|| "any number of".to_owned(), |limit| limit.to_string())
+    )]
+    TooManyOpen {
+        /// How many the shard held.
+        held: usize,
+        /// How many it may hold.
+        budget: usize,
+        /// The soft limit of this process; none when there is none.
+        limit: Option<u64>,
+        /// What the disk answered.
+        source: DiskError,
+    },
     /// `sync = barrier` was asked for where one flush does not stand for several files.
     #[error("sync = barrier cannot be used here ({reason}): set sync = auto, which uses it where it may")]
     NoBarrier {

@@ -375,7 +375,8 @@ pub const STAMP_AHEAD_MAX_MS: u64 = 10 * 60 * 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{RangeNumber, Topic};
+    use crate::id::{Generation, RangeNumber, SegmentId, Topic, Uid};
+    use strandline_disk::{Errno, Position, Verb};
 
     fn log() -> Log<()> {
         let topic = Topic::new("t").expect("a plain topic");
@@ -388,6 +389,26 @@ mod tests {
         log.last_store_time_ms = 1_000;
         assert_eq!(log.stamp(999), 1_000);
         assert_eq!(log.stamp(1_001), 1_001);
+    }
+
+    #[test]
+    fn a_head_that_was_let_go_of_is_roused_for_its_mark_unless_its_log_has_failed_or_it_is_roused_already() {
+        let mut log = log();
+        let seq = Seq::new(0).expect("small");
+        let id = SegmentId { log: log.id.clone(), seq };
+        let (uid, generation) = (Uid(1), Generation(0));
+        let file = Unopened { id: id.clone(), uid, generation, size: 1 << 20, look_ahead: 4_096, written: true };
+        log.dormant = Some(Dormant { seq, end_position: Position(8_192), last_store_time_ms: 1, file });
+        log.durable_end = Offset(3);
+        assert!(log.lacks_mark_asleep());
+        log.rousing = true;
+        assert!(!log.lacks_mark_asleep());
+        log.rousing = false;
+        let source = DiskError::new(Verb::Sync, "x", Errno::IO);
+        log.latch = Some(Box::new(Latch { segment: id, position: Position(8_192), source }));
+        assert!(!log.lacks_mark_asleep(), "a timer without an end");
+        (log.latch, log.marked_end) = (None, Offset(3));
+        assert!(!log.lacks_mark_asleep());
     }
 
     #[test]

@@ -49,16 +49,38 @@ pub async fn neutralise<D: Disk>(
     found: &Survey,
     life: Life,
 ) -> Result<Option<Name>, DiskError> {
-    let torn_end = found.torn.as_ref().map(|torn| torn.end);
-    let Some(to) = torn_end.max(found.dropped_to) else { return Ok(None) };
-    let mut aside = None;
-    if let Some(torn) = found.torn.as_ref().filter(|torn| torn.batches > 0) {
-        aside = Some(set_aside(disk, directory, file, found.end..torn.end, life).await?);
+    let aside = set_aside_torn(disk, directory, file, found, life).await?;
+    clear_torn(disk, file, found).await?;
+    Ok(aside)
+}
+
+/// The first half of [`neutralise`]: all that has to be opened for it is opened here, and nothing is changed.
+///
+/// # Errors
+/// What the disk answered.
+pub async fn set_aside_torn<D: Disk>(
+    disk: &D,
+    directory: &Directory,
+    file: &File,
+    found: &Survey,
+    life: Life,
+) -> Result<Option<Name>, DiskError> {
+    match found.torn.as_ref().filter(|torn| torn.batches > 0) {
+        Some(torn) => set_aside(disk, directory, file, found.end..torn.end, life).await.map(Some),
+        None => Ok(None),
     }
+}
+
+/// The second half of [`neutralise`].
+///
+/// # Errors
+/// What the disk answered.
+pub async fn clear_torn<D: Disk>(disk: &D, file: &File, found: &Survey) -> Result<(), DiskError> {
+    let torn_end = found.torn.as_ref().map(|torn| torn.end);
+    let Some(to) = torn_end.max(found.dropped_to) else { return Ok(()) };
     let block = found.end.block_floor(BLOCK);
     let kept = survey::read_window(disk, file, block, found.end).await?;
-    clear(disk, file, block, &kept, to).await?;
-    Ok(aside)
+    clear(disk, file, block, &kept, to).await
 }
 
 /// Copies whole batches that were never acknowledged into a file beside, for whoever wants to look at them.

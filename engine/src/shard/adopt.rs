@@ -29,7 +29,7 @@ impl<D: Disk> Recovery<'_, D> {
         seq: Seq,
         mut record: SegmentRecord,
         is_last: bool,
-    ) -> Option<(Seq, SegmentRecord)> {
+    ) -> Result<Option<(Seq, SegmentRecord)>, DiskError> {
         let id = SegmentId { log: recovered.log.id.clone(), seq };
         let candidate = Candidate { id: id.clone(), record: &record, epoch: recovered.log.epoch };
         match self.survey_prepared(&candidate).await {
@@ -40,16 +40,16 @@ impl<D: Disk> Recovery<'_, D> {
                     opened_at_ms: opening.opened_at_ms,
                 });
                 record.stage = Stage::Live(opening);
-                return Some((seq, record));
+                return Ok(Some((seq, record)));
             }
             Ok(None) if !is_last || !self.suits(&record) => release(recovered, &id, &record),
             Ok(None) => match self.reset(&candidate).await {
                 Ok(prepared) => recovered.log.successor = Successor::Ready(prepared),
-                Err(error) => forget(recovered, &id, &record, error),
+                Err(error) => forget(recovered, &id, &record, error)?,
             },
-            Err(error) => forget(recovered, &id, &record, error),
+            Err(error) => forget(recovered, &id, &record, error)?,
         }
-        None
+        Ok(None)
     }
 
     /// Whether a prepared file takes the largest batch of this configuration, which may not be the one that it was made with.
@@ -124,14 +124,24 @@ impl<D: Disk> Recovery<'_, D> {
     }
 }
 
-/// A prepared file that is missing or unreadable holds nothing that was acknowledged: the manifest forgets it.
-fn forget(recovered: &mut Recovered, id: &SegmentId, record: &SegmentRecord, error: DiskError) {
+/// A prepared file that is missing holds nothing that was acknowledged: the manifest forgets it. Where only no descriptor was to be had nothing
+/// is known of it.
+fn forget(
+    recovered: &mut Recovered,
+    id: &SegmentId,
+    record: &SegmentRecord,
+    error: DiskError,
+) -> Result<(), DiskError> {
+    if error.is_out_of_descriptors() {
+        return Err(error);
+    }
     let sentence = format!("segment {id} had been prepared and cannot be used: {error}");
     recovered.report.warnings.push(sentence);
     if !error.is_absent() {
         // It may hold records for all that is known: nothing may be assumed, so the log stays as it is.
         leave_unread(&mut recovered.log, id, error);
-        return;
+    } else {
+        release(recovered, id, record);
     }
-    release(recovered, id, record);
+    Ok(())
 }

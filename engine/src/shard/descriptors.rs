@@ -10,6 +10,8 @@ use super::timers::Timer;
 use crate::config::DESCRIPTORS_MIN;
 use crate::error::{AppendError, ReadError};
 use crate::log::{self, Log, Successor};
+use crate::segment::active::Active;
+use crate::segment::closed::Closed;
 use crate::segment::unopened::Unopened;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,6 +22,9 @@ use strandline_disk::{Disk, DiskError, Errno, Handles, Verb};
 
 /// How long whoever waits for room is let wait while nothing is let go of, in nanoseconds. Then all who wait are refused.
 const STUCK_NS: u64 = 2_000_000_000;
+
+/// A log that is not roused for its mark while others wait for room is looked at again after so long at least, in nanoseconds.
+const MARK_LATER_NS: u64 = 10_000_000;
 
 /// So much of what a head knows is kept while its log is idle, in bytes.
 const KNOWN_BYTES_IDLE: usize = 2_048;
@@ -122,6 +127,10 @@ impl Descriptors {
         Some((self.handles.open() + self.gate.taken.get() + wanted).saturating_sub(self.gate.most_now.get()))
     }
 
+    fn are_awaited(&self) -> bool {
+        !self.gate.waiting.borrow().is_empty()
+    }
+
     /// How many are open, and how many may be.
     pub(super) fn count(&self) -> (usize, usize) {
         (self.handles.open(), self.most)
@@ -150,6 +159,8 @@ pub(super) struct Pressing {
     seen_shortages: u64,
     /// Until when fewer may be open, since boot in nanoseconds.
     lowered_to_ns: u64,
+    /// Logs that are being roused for their mark alone.
+    marking: Vec<LogNumber>,
 }
 
 impl<D: Disk> Shard<D> {
@@ -179,9 +190,25 @@ impl<D: Disk> Shard<D> {
         moved > 0
     }
 
-    /// When somebody who waits for room is refused, since boot in nanoseconds.
-    pub(super) fn refuses_at_ns(&self) -> u64 {
-        self.pressing.stuck.map_or(u64::MAX, |(since_ns, _)| since_ns.saturating_add(STUCK_NS))
+    /// When somebody who waits for room is let in because as many may be open again as before, or refused, since boot in nanoseconds.
+    pub(super) fn presses_at_ns(&self) -> u64 {
+        let lowered = self.descriptors.gate.most_now.get() < self.descriptors.most;
+        let restored_ns = if lowered { self.pressing.lowered_to_ns } else { u64::MAX };
+        self.pressing.stuck.map_or(u64::MAX, |(since_ns, _)| since_ns.saturating_add(STUCK_NS).min(restored_ns))
+    }
+
+    /// Opens a head again that was let go of without its mark. Only a few at once and none while somebody waits for room: he would stand behind
+    /// all of them.
+    pub(super) fn rouse_for_its_mark(&mut self, number: LogNumber) {
+        let (logs, marking) = (&self.logs, &mut self.pressing.marking);
+        marking.retain(|number| logs[number.0].rousing);
+        let is_crowded = marking.len() >= (self.descriptors.most / 8).max(1) || self.descriptors.are_awaited();
+        if is_crowded && self.closing.is_none() {
+            let later_ns = self.idle_mark_after_ns.max(MARK_LATER_NS);
+            return self.timers.set(number, Timer::Mark, self.now.boot_ns.saturating_add(later_ns));
+        }
+        marking.push(number);
+        self.rouse(number);
     }
 
     /// The host has none left for us although we are within our limit: some go, so that what was refused can be done.
@@ -280,10 +307,11 @@ impl<D: Disk> Shard<D> {
     /// Whether the head of a log may be let go of now.
     fn may_fall_asleep(&self, number: LogNumber) -> bool {
         let log = &self.logs[number.0];
-        // Reads that are under way hold it: it would not be closed by that.
-        let is_read = log.active.as_ref().is_none_or(|active| active.file.holders() > 1);
+        // Reads that are under way hold it: it would not be closed by that. What the manifest does not know yet does not fall asleep.
+        let is_read = |active: &Active| active.file.holders() > 1 || !active.announced || active.is_new();
+        let is_held = log.active.as_ref().is_none_or(is_read);
         let awaited = self.verbs.get(&number).is_some_and(|verbs| !verbs.is_empty());
-        !is_read && !awaited && log::is_quiet(log) && log::is_marked(log)
+        !is_held && !awaited && log::is_quiet(log) && log::is_marked(log)
     }
 
     /// A head that has no mark yet gets it at once, so that it may be let go of when that is durable.
@@ -325,7 +353,9 @@ impl<D: Disk> Shard<D> {
         }
         let mut left = log.active.is_some() || matches!(log.successor, Successor::Ready(_) | Successor::Making(_));
         left |= log.dormant.is_some() && !is_idle;
-        for closed in log.closed.iter_mut().filter(|closed| closed.sealed || closed.known.is_some()) {
+        // One that is damaged and has no footer stays: only what is open says so.
+        let is_whole = |closed: &&mut Closed| closed.loaded.as_ref().is_none_or(|loaded| loaded.damage.is_empty());
+        for closed in log.closed.iter_mut().filter(|closed| closed.sealed || is_whole(closed)) {
             closed.loaded.take_if(|loaded| Rc::strong_count(loaded) == 1 && is_long_ago(loaded.used_ns.get()));
             left |= closed.loaded.is_some();
         }

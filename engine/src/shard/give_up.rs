@@ -153,6 +153,7 @@ impl<D: Disk> Shard<D> {
             if held.strong_count() == 0 && self.is_at_rest(number) {
                 self.logs.bury(number.0);
                 self.timers.forget(number);
+                self.seals.failed.retain(|(of, _), _| *of != number);
             } else {
                 self.dying.push_back(Dying { number, held });
             }

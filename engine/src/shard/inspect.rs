@@ -72,6 +72,12 @@ impl<D: Disk> Shard<D> {
         let seq = match (&log.active, log.closed.back()) {
             (Some(active), _) => active.id.seq,
             (None, Some(closed)) if closed.sealed => return answer.give(Ok(sealed(closed, dropped))),
+            (None, Some(closed)) if let Some(error) = self.seals.failed.get(&(number, closed.id.seq)) => {
+                if !error.is_tried_again() {
+                    return answer.give(Err(error.answer(&closed.id))); // Not as if it could succeed before the next open.
+                }
+                closed.id.seq
+            }
             (None, Some(closed)) if state_of(log, closed) == SegmentState::Damaged => {
                 let position = closed
                     .loaded
@@ -91,7 +97,7 @@ impl<D: Disk> Shard<D> {
                 return answer.give(Ok(Sealed { segment: None, end: log.staged_end, byte_size: 0, dropped }));
             }
         };
-        self.sealings.entry((number, seq)).or_default().push((dropped, answer));
+        self.seals.asked.entry((number, seq)).or_default().push((dropped, answer));
         if self.logs[number.0].active.is_some() {
             self.close_active(number);
         } else {
@@ -101,7 +107,7 @@ impl<D: Disk> Shard<D> {
 
     /// Answers those who wait for a segment to be sealed.
     pub(super) fn answer_sealings(&mut self, number: LogNumber, seq: Seq, result: &Result<(), VerbError>) {
-        let waiting = self.sealings.remove(&(number, seq)).unwrap_or_default();
+        let waiting = self.seals.asked.remove(&(number, seq)).unwrap_or_default();
         let closed = self.logs[number.0].closed_at(seq);
         for (dropped, answer) in waiting {
             answer.give(match (result, closed) {

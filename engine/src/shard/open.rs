@@ -20,13 +20,14 @@ use crate::removal::pressure::{MarksWanted, Stage};
 use crate::removal::release::{self, Given};
 use crate::removal::spares::Spares;
 use crate::removal::{recycle, trash};
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use strandline_disk::host::open_files;
 use strandline_disk::{Access, Disk, EntryKind, Name, transfer};
 
 /// How many logs of a shard are recovered at once: while one is looked at the disk reads for the others.
@@ -198,13 +199,18 @@ async fn recover_all<D: Disk>(
     let most = recovery.config.descriptors_of_a_shard() / 2 / DESCRIPTORS_OF_A_RECOVERY;
     let at_once = RECOVERED_AT_ONCE.min(most).max(1);
     let recoveries = logs.iter().enumerate().map(|(place, (id, record))| async move {
-        let mut recovered = recovery.recover(id, record).await;
+        let mut recovered = recovery.recover(id, record).await.map_err(|source| OpenError::TooManyOpen {
+            held: recovery.disk.handles().open(),
+            budget: recovery.config.descriptors_of_a_shard(),
+            limit: open_files(),
+            source,
+        })?;
         // Handed in when the log is done: only the edits of one log belong together, and those of all may not fit one frame.
         let group = std::mem::take(&mut recovered.edits);
         let durable = (!group.is_empty()).then(|| edits.submit(group));
-        (place, recovered, durable)
+        Ok::<_, OpenError>((place, recovered, durable))
     });
-    let mut recovered: Vec<_> = stream::iter(recoveries).buffer_unordered(at_once).collect().await;
+    let mut recovered: Vec<_> = stream::iter(recoveries).buffer_unordered(at_once).try_collect().await?;
     recovered.sort_unstable_by_key(|(place, ..)| *place);
     let mut done = Vec::with_capacity(recovered.len());
     for (_, log, durable) in recovered {
@@ -280,8 +286,12 @@ async fn refuse_unknown_data<D: Disk>(
 ) -> Result<(), OpenError> {
     for directory in strays.iter().filter(|name| !layout::candidate_ids(name.as_str()).is_empty()) {
         let name = Name::new(directory).expect("what reads as a segment is a plain name");
-        // One that cannot be looked into says nothing: it is a stray.
-        let Ok(opened) = transfer::open_directory(disk, &disk.root(), &name).await else { continue };
+        let opened = match transfer::open_directory(disk, &disk.root(), &name).await {
+            Ok(opened) => opened,
+            // Each of them may hold data.
+            Err(error) if error.is_out_of_descriptors() => return Err(error.into()),
+            Err(_) => continue, // One that cannot be looked into says nothing: it is a stray.
+        };
         if let Evidence::Live { header, .. } = evidence::read(disk, &opened, Access::Auto).await?.evidence {
             let (root, directory) = (config.root.clone(), directory.clone());
             return Err(OpenError::UnknownData { root, directory, of: header.store, store });

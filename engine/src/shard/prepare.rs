@@ -9,7 +9,7 @@ use super::roll::PREPARE_RETRY_NS;
 use super::shard::{Event, Shard};
 use super::siblings::Siblings;
 use crate::config::{CheckedConfig, Preallocate, grade, sabotaged};
-use crate::format::manifest::Edit;
+use crate::format::manifest::{Edit, ReleaseReason};
 use crate::format::segment::{SegmentHeader, SegmentState};
 use crate::host::Refusal;
 use crate::id::{Epoch, Generation, Offset, SegmentId, StoreId, Uid};
@@ -120,6 +120,11 @@ impl<D: Disk> Shard<D> {
     }
 }
 
+/// A file that was made ahead is given up: it holds nothing.
+pub(super) fn given_up(ahead: &Unopened) -> Edit {
+    Edit::released(&ahead.id, ahead.uid, ahead.generation, ReleaseReason::Orphan)
+}
+
 /// What making a segment needs; owned, so that the task holds nothing of the shard.
 struct Plan<D> {
     disk: D,
@@ -136,14 +141,14 @@ struct Plan<D> {
 
 impl<D: Disk> Plan<D> {
     /// Opens the file that was made ahead and let go of; makes `next` where there is none. One that cannot be opened holds nothing: another is
-    /// made, and the next open of the store forgets it.
+    /// made, and it is given up with the edit of that: the next open could not tell that it holds nothing.
     async fn open_or_make(
         &self,
         ahead: Option<Unopened>,
         next: Option<SegmentId>,
         edits: Edits,
     ) -> Result<PreparedFile, PrepareError> {
-        if let Some(ahead) = ahead {
+        if let Some(ahead) = &ahead {
             let room = self.descriptors.room(2).await?;
             match ahead.open(&self.disk).await {
                 Ok((_, prepared)) => return Ok(prepared),
@@ -152,10 +157,16 @@ impl<D: Disk> Plan<D> {
             }
             drop(room);
         }
-        self.make(next.ok_or(PrepareError::Exhausted)?, edits).await
+        self.make(next.ok_or(PrepareError::Exhausted)?, ahead, edits).await
     }
 
-    async fn make(&self, mut segment: SegmentId, edits: Edits) -> Result<PreparedFile, PrepareError> {
+    /// Makes a segment in place of another, if there is one.
+    async fn make(
+        &self,
+        mut segment: SegmentId,
+        replaced: Option<Unopened>,
+        edits: Edits,
+    ) -> Result<PreparedFile, PrepareError> {
         // Until the manifest knows it, nobody may take its directory for a stray.
         let ((header, file, written), _claim) = loop {
             let claim = self.siblings.claim(vec![segment.clone()]);
@@ -170,7 +181,7 @@ impl<D: Disk> Plan<D> {
         };
         let SegmentHeader { uid, generation, size, look_ahead, .. } = header;
         let edit = Edit::Prepared { segment: segment.clone(), uid, generation, size, look_ahead, written };
-        let durable = edits.submit(vec![edit]);
+        let durable = edits.submit(replaced.as_ref().map(given_up).into_iter().chain([edit]).collect());
         if !sabotaged!(self.config, RecordBeforeEdit) {
             durable.await.map_err(PrepareError::Manifest)?;
         }

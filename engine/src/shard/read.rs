@@ -2,13 +2,14 @@
 
 use super::ahead::{Reader, Served};
 use super::answer::{RawAnswer, Unverified};
-use super::command::LogNumber;
+use super::command::{Admitted, LogNumber};
 use super::descriptors::Descriptors;
 use super::shard::{Event, Shard};
 use super::window::Plan;
 use crate::batch::ReadMemory;
 use crate::error::ReadError;
 use crate::id::{Epoch, Offset, Seq, Uid};
+use crate::log::Log;
 use crate::log::locate::{Place, locate};
 use crate::segment::closed::{Closed, Loaded};
 use std::rc::Rc;
@@ -34,6 +35,29 @@ pub(super) enum For {
     Ahead(u64),
 }
 
+/// A closed segment as it was when somebody began to look at it. It may have been rewritten, or roused, written and let go of again since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    seq: Seq,
+    uid: Uid,
+    end: Offset,
+    /// The log's: what was cut may end where it did before.
+    epoch: Epoch,
+}
+
+impl Seen {
+    pub(super) fn of(log: &Log<Admitted>, closed: &Closed) -> Seen {
+        Seen { seq: closed.id.seq, uid: closed.uid, end: closed.end, epoch: log.epoch }
+    }
+
+    /// The segment, where it still is what it was.
+    pub(super) fn still<'a>(&self, log: &'a mut Log<Admitted>) -> Option<&'a mut Closed> {
+        let epoch = log.epoch;
+        let closed = log.closed_at_mut(self.seq)?;
+        (closed.uid == self.uid && closed.end == self.end && epoch == self.epoch).then_some(closed)
+    }
+}
+
 /// A read that has come back.
 pub(super) struct ReadDone {
     log: LogNumber,
@@ -42,7 +66,7 @@ pub(super) struct ReadDone {
     /// The epoch of the log when it started.
     epoch: Epoch,
     /// The file of a segment, when this read opened it.
-    loaded: Option<(Seq, Uid, Rc<Loaded>)>,
+    loaded: Option<(Seen, Rc<Loaded>)>,
     result: RawAnswer,
 }
 
@@ -118,11 +142,11 @@ impl<D: Disk> Shard<D> {
                 if let Some(loaded) = &closed.loaded {
                     loaded.used_ns.set(self.now.boot_ns);
                 }
-                let descriptors = self.descriptors.clone();
+                let (descriptors, seen) = (self.descriptors.clone(), Seen::of(log, &closed));
                 self.count_read();
                 self.spawn(async move {
                     let (loaded, result) = read_closed((&disk, &descriptors), &closed, &wanted, &memory).await;
-                    done(loaded.map(|loaded| (closed.id.seq, closed.uid, loaded)), result)
+                    done(loaded.map(|loaded| (seen, loaded)), result)
                 });
             }
         }
@@ -136,8 +160,8 @@ impl<D: Disk> Shard<D> {
         let ReadDone { log, wanted, whom, epoch, loaded, result } = done;
         let result = self.explain_read(result);
         let Wanted { offset, bytes, .. } = wanted;
-        if let Some((segment, uid, loaded)) = loaded {
-            self.keep_loaded(log, segment, uid, loaded);
+        if let Some((seen, loaded)) = loaded {
+            self.keep_loaded(log, seen, loaded);
         }
         let of_log = &self.logs[log.0];
         let failed =
@@ -161,16 +185,15 @@ impl<D: Disk> Shard<D> {
     }
 
     /// Keeps a closed segment open for the reads to come, and lets go of the one that was read longest ago when there are too many.
-    pub(super) fn keep_loaded(&mut self, log: LogNumber, segment: Seq, uid: Uid, loaded: Rc<Loaded>) {
-        let Some(closed) = self.logs[log.0].closed_at_mut(segment) else { return };
-        // It may have been rewritten meanwhile.
-        if closed.uid != uid || closed.loaded.is_some() && !loaded.surveyed {
+    pub(super) fn keep_loaded(&mut self, log: LogNumber, seen: Seen, loaded: Rc<Loaded>) {
+        let Some(closed) = seen.still(&mut self.logs[log.0]) else { return };
+        if closed.loaded.is_some() && !loaded.surveyed {
             return;
         }
         loaded.used_ns.set(self.now.boot_ns);
         closed.loaded = Some(loaded);
-        if !self.loaded.contains(&(log, segment)) {
-            self.loaded.push((log, segment));
+        if !self.loaded.contains(&(log, seen.seq)) {
+            self.loaded.push((log, seen.seq));
             self.bound_loaded();
         }
         self.close_later(log);

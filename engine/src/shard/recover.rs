@@ -9,7 +9,7 @@ use super::report::OpenReport;
 use crate::config::{CheckedConfig, sabotaged};
 use crate::error::Latch;
 use crate::format::manifest::Edit;
-use crate::format::segment::SegmentHeader;
+use crate::format::segment::{DATA_START, SegmentHeader};
 use crate::id::{Life, LogId, SegmentId, Seq, StoreId};
 use crate::log::{Dormant, Log, fall_asleep, is_quiet};
 use crate::manifest::state::{Clean, LogRecord, Opening, SegmentRecord, Stage};
@@ -42,7 +42,10 @@ pub(super) struct Recovery<'a, D> {
 
 impl<D: Disk> Recovery<'_, D> {
     /// Recovers one log. A segment that cannot be read latches its log and stops no other.
-    pub(super) async fn recover(&self, id: &LogId, record: &LogRecord) -> Recovered {
+    ///
+    /// # Errors
+    /// No descriptor was to be had: that says nothing of the log.
+    pub(super) async fn recover(&self, id: &LogId, record: &LogRecord) -> Result<Recovered, DiskError> {
         let mut log = Log::empty(id.clone());
         (log.start, log.epoch) = (record.start, record.epoch);
         log.fence = record.fence;
@@ -70,7 +73,7 @@ impl<D: Disk> Recovery<'_, D> {
                     successor = self.keep_unopened(&mut recovered, *seq, segment, last == Some(seq));
                 }
                 Stage::Prepared => {
-                    let adopted = self.look_at_prepared(&mut recovered, *seq, *segment, last == Some(seq)).await;
+                    let adopted = self.look_at_prepared(&mut recovered, *seq, *segment, last == Some(seq)).await?;
                     segments.extend(adopted);
                 }
                 _ => segments.push((*seq, *segment)),
@@ -79,7 +82,7 @@ impl<D: Disk> Recovery<'_, D> {
         recovered.log.closed.reserve_exact(segments.len());
         for (place, (seq, segment)) in segments.iter().enumerate() {
             let next = segments.get(place + 1).and_then(|(_, next)| next.opening());
-            self.take(&mut recovered, *seq, segment, next, record).await;
+            self.take(&mut recovered, *seq, segment, next, record).await?;
         }
         let log = &mut recovered.log;
         log.clean = log.dormant.is_some();
@@ -92,7 +95,7 @@ impl<D: Disk> Recovery<'_, D> {
         if self.disk.handles().open() > self.config.descriptors_of_a_shard() / 2 {
             let_go(log);
         }
-        recovered
+        Ok(recovered)
     }
 
     /// The prepared file of a log that rests, which holds nothing since then. It is opened when the log is roused.
@@ -119,9 +122,9 @@ impl<D: Disk> Recovery<'_, D> {
         record: &SegmentRecord,
         next: Option<Opening>,
         of_log: &LogRecord,
-    ) {
+    ) -> Result<(), DiskError> {
         let id = SegmentId { log: recovered.log.id.clone(), seq };
-        let Some(opening) = record.opening() else { return };
+        let Some(opening) = record.opening() else { return Ok(()) };
         let mut closed = closed(&id, record, opening);
         let log = &mut recovered.log;
         match record.stage {
@@ -134,13 +137,14 @@ impl<D: Disk> Recovery<'_, D> {
                 note_store_time(log, closing.last_store_time_ms);
                 log.closed.push_back(closed);
             }
-            Stage::Fenced { end, .. } => {
+            Stage::Fenced { end, position, .. } => {
                 closed.end = end;
+                closed.logical_bytes = position.0.saturating_sub(DATA_START.0);
                 log.end = end;
                 let sentence = format!("segment {id} was found damaged before; it is kept as it is");
                 recovered.report.damaged.push(sentence);
                 if next.is_none() {
-                    self.note_stamps_of_fenced(log, &mut closed).await;
+                    self.note_stamps_of_fenced(log, &mut closed).await?;
                 }
                 log.closed.push_back(closed);
             }
@@ -151,7 +155,7 @@ impl<D: Disk> Recovery<'_, D> {
                     note_store_time(log, dormant.last_store_time_ms);
                     log.closed.push_back(closed);
                     log.dormant = Some(dormant);
-                    return;
+                    return Ok(());
                 }
                 let expected = Expected {
                     uid: record.uid,
@@ -163,24 +167,30 @@ impl<D: Disk> Recovery<'_, D> {
                     cut: of_log.cut,
                 };
                 if let Err(source) = self.take_live(recovered, closed, record, expected).await {
+                    if source.is_out_of_descriptors() {
+                        return Err(source);
+                    }
                     let sentence = format!("segment {id} cannot be recovered: {source}; its log takes no appends");
                     recovered.report.damaged.push(sentence);
                     leave_unread(&mut recovered.log, &id, source);
                 }
             }
         }
+        Ok(())
     }
 
     /// The manifest does not say how late the batches of a damaged segment are, and where it is the newest the next append goes by that.
     /// One that cannot be read says nothing.
-    async fn note_stamps_of_fenced(&self, log: &mut Log<Admitted>, closed: &mut Closed) {
+    async fn note_stamps_of_fenced(&self, log: &mut Log<Admitted>, closed: &mut Closed) -> Result<(), DiskError> {
         match closed.load(self.disk).await {
             Ok(loaded) => {
                 note_store_time(log, loaded.store_times_ms.1);
                 closed.loaded = Some(Rc::new(loaded));
             }
+            Err(error) if error.is_out_of_descriptors() => return Err(error),
             Err(error) => tracing::warn!(segment = %closed.id, %error, "how late a damaged segment is cannot be read"),
         }
+        Ok(())
     }
 
     /// Surveys a segment without a footer: it goes on, or waits for its footer, or is fenced because it is damaged.
@@ -198,6 +208,7 @@ impl<D: Disk> Recovery<'_, D> {
         recovered.report.scanned_bytes += found.end.0;
         note_store_time(&mut recovered.log, found.store_times_ms.1);
         closed.end = found.end_offset;
+        closed.logical_bytes = found.end.0.saturating_sub(DATA_START.0);
         recovered.log.end = found.end_offset;
         if expected.end.is_none() && !sabotaged!(self.config, TrustPageCache) {
             mend::secure(self.disk, file, &found).await?;

@@ -87,7 +87,8 @@ impl<D: Disk> Shard<D> {
                     self.take_roused(number, *roused);
                 }
                 self.logs[number.0].clean = false;
-                self.watch_age(number);
+                // It may have been for its age; later it may have been let go of again.
+                self.age_is_due(number);
                 self.list(number);
                 self.let_rest(number);
                 self.close_later(number);
@@ -111,6 +112,7 @@ impl<D: Disk> Shard<D> {
                 let error = self.explain_append(AppendError::Rouse { log, source: source.clone() });
                 self.refuse_all(number, &error);
                 self.refuse_verb_at_rest(number, &source);
+                self.watch_age_later(number); // It may have been for its age.
                 if source.is_out_of_descriptors() {
                     self.let_rest(number); // It may have been for its mark.
                 }

@@ -158,6 +158,13 @@ impl<D: Disk> Shard<D> {
         self.timers.set(number, Timer::Age, due_ns);
     }
 
+    /// Has a head looked at again that could not be roused for its age.
+    pub(super) fn watch_age_later(&mut self, number: LogNumber) {
+        if age_of(&self.config, &self.logs[number.0]).is_some() {
+            self.timers.set(number, Timer::Age, self.now.boot_ns.saturating_add(AGE_LOOK_NS));
+        }
+    }
+
     /// Rolls a segment that is old enough, also when nothing is appended: an idle log keeps no active segment, and the next append
     /// begins the successor.
     pub(super) fn age_is_due(&mut self, number: LogNumber) {

@@ -4,12 +4,12 @@
 use super::answer::{SeekAnswer, Sought, Unverified};
 use super::command::{Admitted, LogNumber};
 use super::descriptors::Descriptors;
-use super::read::{self, Wanted};
+use super::read::{self, Seen, Wanted};
 use super::shard::{Event, Shard};
 use super::window::Plan;
 use crate::batch::{ReadMemory, StoredBatch};
 use crate::error::ReadError;
-use crate::id::{Offset, Seq, Uid};
+use crate::id::Offset;
 use crate::log::locate::{Place, locate_time};
 use crate::pending::Answer;
 use crate::segment::closed::{Closed, Loaded};
@@ -36,7 +36,7 @@ pub(super) struct Seek {
 pub(super) struct SeekDone {
     seek: Seek,
     /// What there was to learn of a closed one.
-    learned: Option<(Seq, Uid, Learned)>,
+    learned: Option<(Seen, Learned)>,
     result: Result<Searched, ReadError>,
 }
 
@@ -74,17 +74,13 @@ impl<D: Disk> Shard<D> {
             Ok(Place::End) => seek.admitted.answer(seek.answer, Ok(Sought::At(until))),
             Ok(Place::Closed(place)) => {
                 let closed = log.closed[place].clone();
-                let descriptors = self.descriptors.clone();
+                let (descriptors, seen) = (self.descriptors.clone(), Seen::of(log, &closed));
                 self.count_read();
                 self.spawn(async move {
                     let mut learned = Learned::default();
                     let result =
                         search_closed((&disk, &descriptors), &closed, (time, from), &memory, &mut learned).await;
-                    Event::Sought(Box::new(SeekDone {
-                        seek,
-                        learned: Some((closed.id.seq, closed.uid, learned)),
-                        result,
-                    }))
+                    Event::Sought(Box::new(SeekDone { seek, learned: Some((seen, learned)), result }))
                 });
             }
             Ok(Place::Active(active)) => {
@@ -112,14 +108,13 @@ impl<D: Disk> Shard<D> {
 
     pub(super) fn settle_sought(&mut self, done: SeekDone) {
         let SeekDone { mut seek, learned, result } = done;
-        if let Some((segment, uid, Learned { latest, loaded })) = learned {
-            let closed =
-                self.logs[seek.log.0].closed.iter_mut().find(|closed| closed.id.seq == segment && closed.uid == uid);
+        if let Some((seen, Learned { latest, loaded })) = learned {
+            let closed = seen.still(&mut self.logs[seek.log.0]);
             if let (Some(closed), Some(latest)) = (closed, latest.or(loaded.as_ref().map(|loaded| loaded.latest()))) {
                 closed.latest = latest;
             }
             if let Some(loaded) = loaded {
-                self.keep_loaded(seek.log, segment, uid, loaded);
+                self.keep_loaded(seek.log, seen, loaded);
             }
         }
         match self.explain_read(result) {

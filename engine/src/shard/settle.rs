@@ -3,7 +3,8 @@
 use super::command::{Admitted, LogNumber};
 use super::commit::Landed;
 use super::descriptors::let_successor_go;
-use super::prepare::PrepareError;
+use super::leave::Leaving;
+use super::prepare::{PrepareError, given_up};
 use super::shard::{Event, Shard};
 use crate::error::{AppendError, Latch, LogError};
 use crate::format::manifest::Edit;
@@ -326,12 +327,9 @@ impl<D: Disk> Shard<D> {
         }
     }
 
-    /// Only the failure itself takes anything along: what a latched manifest refuses later never reached the disk, and what could not be
-    /// opened or read took nothing.
+    /// Only the failure itself takes anything along: what a latched manifest refuses later never reached the disk.
     pub(super) fn latch_what_the_manifest_took_along(&mut self, error: &ManifestError) {
-        if let ManifestError::Disk(source) = error
-            && !matches!(source.verb, Verb::Open | Verb::OpenDirectory | Verb::Read)
-        {
+        if let ManifestError::Disk(source) = error {
             self.latch_what_a_flush_took_along(source, std::iter::empty());
         }
     }
@@ -413,14 +411,12 @@ impl<D: Disk> Shard<D> {
         let log = &mut self.logs[number.0];
         match result {
             Ok(prepared) => {
-                log.ahead = None;
+                let replaced = log.ahead.take().filter(|ahead| ahead.uid != prepared.uid);
                 log.successor = Successor::Ready(prepared);
+                self.remove_files(number, replaced.as_ref().map(Leaving::from));
             }
             Err(PrepareError::Disk(source)) => {
                 tracing::warn!(log = %log.id, error = %source, "preparing the next segment failed");
-                if !source.is_out_of_descriptors() {
-                    log.ahead = None; // It holds nothing: another one is made, and the next open forgets it.
-                }
                 if source.is_full() {
                     self.siblings.removal.note_use(true);
                 }
@@ -439,6 +435,13 @@ impl<D: Disk> Shard<D> {
             Err(PrepareError::Exhausted) => {
                 log.successor = Successor::None;
                 log.next_seq = None;
+                if let Some(ahead) = log.ahead.take() {
+                    let durable = self.edits.submit(vec![given_up(&ahead)]);
+                    self.spawn_background(
+                        number,
+                        async move { Event::Announced { log: number, result: durable.await } },
+                    );
+                }
             }
         }
         let log = &mut self.logs[number.0];

@@ -12,7 +12,7 @@ use super::prepare::PrepareError;
 use super::read::ReadDone;
 use super::rest::RouseError;
 use super::rouse::Roused;
-use super::seal::SealedAs;
+use super::seal::{SealError, SealedAs, Seals};
 use super::seek::SeekDone;
 use super::siblings::Siblings;
 use super::tail_budget::TailBudget;
@@ -65,7 +65,7 @@ pub(super) enum Event<D: Disk> {
     Sealed {
         log: LogNumber,
         segment: Seq,
-        result: Result<SealedAs, ManifestError>,
+        result: Result<SealedAs, SealError>,
     },
     Announced {
         log: LogNumber,
@@ -174,7 +174,7 @@ pub struct Shard<D: Disk> {
     pub(super) to_shrink: VecDeque<(LogNumber, Seq, u64)>,
     pub(super) shrinking: Option<(LogNumber, Seq)>,
     /// Who waits for a segment to be sealed.
-    pub(super) sealings: BTreeMap<(LogNumber, Seq), Vec<Sealing>>,
+    pub(super) seals: Seals,
     /// What the tail caches take.
     pub(super) tail_budget: TailBudget,
     /// Empty lists, used again.
@@ -215,13 +215,12 @@ impl<D: Disk> Shard<D> {
         logs: Vec<Log<Admitted>>,
     ) -> Shard<D> {
         let numbers = logs.iter().enumerate().map(|(number, log)| (log.id.clone(), LogNumber(number))).collect();
-        let (now, idle_mark_after_ns, count) = (disk.now(), config.idle_mark_after.as_nanos() as u64, logs.len());
+        let (now, idle_mark_after_ns) = (disk.now(), config.idle_mark_after.as_nanos() as u64);
         let durability = Durability { mode: config.sync, barrier: may_use_barriers(&config, &disk) };
         let (tail_budget, woken) = (TailBudget::new(config.tail_cache_bytes), Woken::new(true, disk.doorbell()));
         // Half of what may be lent: the other half is for those who have what they asked for.
         let ahead = Ahead::new(disk.pool().largest() / 4);
         let descriptors = Descriptors::new(disk.handles(), config.descriptors_of_a_shard());
-        siblings.found_logs(count);
         let mut shard = Shard {
             disk,
             config: Rc::new(config),
@@ -253,7 +252,7 @@ impl<D: Disk> Shard<D> {
             verbs: Verbs::new(),
             to_shrink: VecDeque::new(),
             shrinking: None,
-            sealings: BTreeMap::new(),
+            seals: Seals::default(),
             tail_budget,
             spare_lists: Vec::new(),
             answers: Vec::new(),
@@ -277,8 +276,9 @@ impl<D: Disk> Shard<D> {
         shard
     }
 
-    /// Sets the first timers of all logs that were recovered.
+    /// Counts all logs that were recovered, and sets their first timers.
     fn begin(&mut self) {
+        self.siblings.found_logs(self.logs.len());
         for number in (0..self.logs.len()).map(LogNumber) {
             self.logs[number.0].settled_ns = self.now.boot_ns;
             self.let_rest(number);
@@ -322,7 +322,7 @@ impl<D: Disk> Shard<D> {
             self.disk.turn(Wait::No)?;
             return Ok(Turned::Open);
         }
-        let mut deadline = self.timers.next_ns().min(self.refuses_at_ns());
+        let mut deadline = self.timers.next_ns().min(self.presses_at_ns());
         self.queue.counters.descriptors.store(self.descriptors.count().0 as u64, Ordering::Relaxed);
         let waiting = self.flights > 0 || self.barrier_in_flight || !self.listed.is_empty() || self.closing.is_some();
         if waiting {
@@ -452,6 +452,7 @@ impl<D: Disk> Shard<D> {
                 Timer::Sleep => self.sleep_is_due(number),
                 Timer::Age => self.age_is_due(number),
                 Timer::Close => self.close_is_due(number),
+                Timer::Again => self.again_is_due(number),
             }
         }
         self.start(&mut marks);
@@ -462,7 +463,7 @@ impl<D: Disk> Shard<D> {
     fn mark_is_due(&mut self, number: LogNumber) -> Option<Write> {
         let log = &self.logs[number.0];
         if log.lacks_mark_asleep() && log::is_quiet(log) {
-            self.rouse(number); // It was let go of before it had one.
+            self.rouse_for_its_mark(number); // It was let go of before it had one.
             return None;
         }
         let rested = self.now.boot_ns.saturating_sub(log.settled_ns) >= self.idle_mark_after_ns;
@@ -529,7 +530,10 @@ impl<D: Disk> Shard<D> {
             return false; // The manifest hears which logs are clean: the next open looks at none of them.
         }
         let latched = self.logs.iter().filter_map(|log| log.latch.as_ref().map(|latch| latch.source.clone()));
-        let unclean: Vec<DiskError> = latched.chain(self.unclean.drain(..)).collect();
+        let unsealed = self.seals.failed.iter().filter_map(|((number, segment), error)| {
+            self.logs[number.0].closed_at(*segment).map(|closed| error.source(&closed.id))
+        });
+        let unclean: Vec<DiskError> = latched.chain(unsealed).chain(self.unclean.drain(..)).collect();
         let result = match unclean.first() {
             None => Ok(()),
             Some(first) => Err(CloseError::Unclean { logs: unclean.len(), first: first.clone() }),

@@ -3,6 +3,7 @@
 use super::command::LogNumber;
 use super::shard::{Event, Shard};
 use super::verb::Verdict;
+use crate::error::VerbError;
 use crate::format::manifest::Edit;
 use crate::id::Seq;
 use crate::segment::closed::{Closed, open_file};
@@ -83,6 +84,12 @@ impl<D: Disk> Shard<D> {
             }
             Err(error) => {
                 tracing::warn!(log = %self.logs[number.0].id, %error, "a segment was not shrunk");
+                if matches!(error, VerbError::TooManyOpen { .. }) {
+                    self.to_shrink.push_back((number, seq, size));
+                    self.shrinking = None;
+                    self.release_below_the_start(number);
+                    return self.try_again(number);
+                }
                 // What could only not be read took nothing along.
                 self.heed_failure::<()>(&Err(error));
                 self.end_shrinking();

@@ -18,6 +18,8 @@ pub(super) enum Timer {
     Age,
     /// Whether the log has been quiet for so long that it keeps no file open.
     Close,
+    /// Whether what could not be done in the background goes now.
+    Again,
 }
 
 /// The timers of a shard.
@@ -46,7 +48,7 @@ impl Timers {
 
     /// Has a log not looked at any more: it is gone.
     pub(super) fn forget(&mut self, log: LogNumber) {
-        for timer in [Timer::Mark, Timer::Flush, Timer::Linger, Timer::Sleep, Timer::Age, Timer::Close] {
+        for timer in [Timer::Mark, Timer::Flush, Timer::Linger, Timer::Sleep, Timer::Age, Timer::Close, Timer::Again] {
             self.clear(log, timer);
         }
     }

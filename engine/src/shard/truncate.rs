@@ -26,7 +26,7 @@ use crate::segment::survey::{self, Expected, Survey};
 use crate::segment::time::Latest;
 use std::cell::Cell;
 use std::sync::Arc;
-use strandline_disk::{Access, Directory, Disk, File, OpenFile, Position, transfer};
+use strandline_disk::{Access, Disk, File, OpenFile, Position, transfer};
 
 /// What a truncation does to the segments of a log.
 pub(super) struct Plan {
@@ -110,6 +110,12 @@ impl<D: Disk> Shard<D> {
             return then(self, Ok(Truncated { end: before, dropped: 0, epoch }));
         }
         let plan = self.plan_cut(number, end);
+        if let Some(Target::Closed(closed)) = &plan.cut
+            && let Some(error) = self.seals.failed.get(&(number, closed.id.seq))
+        {
+            let error = error.answer(&closed.id); // It has no footer yet.
+            return then(self, Err(error));
+        }
         let log = &self.logs[number.0];
         let cutting = Cutting {
             disk: self.disk.clone(),
@@ -266,8 +272,9 @@ impl<D: Disk> Cutting<D> {
                 // Before anything is durable: later it could not be refused for want of a descriptor.
                 let name = layout::directory_name(&file.id);
                 let directory = transfer::open_directory(&self.disk, &self.disk.root(), &name).await?;
+                mend::set_aside_torn(&self.disk, &directory, &file.file, &found, self.life).await?;
                 self.give_up(end, &gone, Vec::new()).await?;
-                let active = self.shorten((directory, file), base, opened_at_ms, found).await?;
+                let active = self.shorten(file, base, opened_at_ms, found).await?;
                 Ok(Done { end, epoch: self.epoch, head: Head::Active(Box::new(active)), gone })
             }
             Some(Target::Closed(closed)) => self.cut_closed(*closed, (start, end), gone).await,
@@ -325,14 +332,8 @@ impl<D: Disk> Cutting<D> {
     }
 
     /// Clears what was dropped of the active segment, durably, and goes on behind what is left.
-    async fn shorten(
-        &self,
-        (directory, file): (Directory, PreparedFile),
-        base: Offset,
-        opened_at_ms: u64,
-        found: Survey,
-    ) -> Verdict<Active> {
-        mend::neutralise(&self.disk, &directory, &file.file, &found, self.life).await?;
+    async fn shorten(&self, file: PreparedFile, base: Offset, opened_at_ms: u64, found: Survey) -> Verdict<Active> {
+        mend::clear_torn(&self.disk, &file.file, &found).await?;
         let Survey { tail, index, store_times_ms, .. } = found;
         Ok(Active::resume(file, base, opened_at_ms, Found { tail, index, store_times_ms }))
     }

@@ -24,6 +24,7 @@ const FILES: [&str; 14] = [
 const ANSWERS: &str = "tests/tests/real_ring/answers.rs";
 const APPEND: &str = "tests/tests/real_ring/append.rs";
 const DESCRIPTORS: &str = "tests/tests/simulated/descriptors.rs";
+const SHORTAGES: &str = "tests/tests/simulated/shortages.rs";
 const REAL_DESCRIPTORS: &str = "tests/tests/real_ring/descriptors.rs";
 const DAMAGE: &str = "tests/tests/real_ring/damage.rs";
 const OPEN: &str = "tests/tests/real_ring/open.rs";
@@ -141,6 +142,11 @@ const REACHED: &[(&str, &str, &str)] = &[
         "OpenError::TooFewDescriptors",
         REAL_DESCRIPTORS,
         "sc_04_a_limit_that_is_too_low_is_refused_by_name_and_the_least_that_it_names_will_do",
+    ),
+    (
+        "OpenError::TooManyOpen",
+        SHORTAGES,
+        "an_open_that_finds_no_descriptor_for_a_log_is_refused_by_name_and_the_next_one_has_all",
     ),
     (
         "AppendError::TooManyOpen",

@@ -22,6 +22,7 @@ mod rot;
 mod sabotage;
 mod scrub;
 mod shards;
+mod shortages;
 mod tiers;
 mod truncation;
 mod verbs;
