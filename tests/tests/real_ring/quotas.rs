@@ -180,8 +180,9 @@ fn copies_on_write_without_room_refuse_what_needs_some_and_lose_nothing() {
             }
             let (kept, refused) = fill(&log, 150);
             println!("{kept} records, then {refused}");
-            let errno = if quota { Errno::DQUOT } else { Errno::NOSPC };
-            assert_eq!(errno_of(&refused), Some(errno), "{refused}");
+            // What a quota refuses to a copy on write is a full disk to some kernels: 6.1 is one.
+            let errno = errno_of(&refused).expect("a refusal of the disk");
+            assert!(errno == Errno::NOSPC || quota && errno == Errno::DQUOT, "{refused}");
             holds(&log, kept);
             drop(log);
             println!("closed: {:?}", store.close());

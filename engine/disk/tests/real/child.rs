@@ -15,7 +15,7 @@ const ROOT: &str = "STRANDLINE_TEST_ROOT";
 const NOBODY: u32 = 65534;
 
 /// After this long a child hangs.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// In the child: the root to use. In the parent: runs this same test again in a child, as nobody when we are root and it is to be
 /// unprivileged, and fails unless that ends well.
