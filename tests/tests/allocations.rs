@@ -351,6 +351,8 @@ fn a_log_that_was_deleted_leaves_little_more_than_its_number_behind() {
         }
         let topic = log.id().topic.clone();
         store.delete_topic(&topic).expect("deleted");
+        // Whoever holds it still may ask, and is told.
+        assert!(log.stats().wait().is_err() && log.truncate_to(strandline::Offset(1)).wait().is_err());
     };
     // Long enough for pools of buffers to be full.
     (0..100).for_each(live);

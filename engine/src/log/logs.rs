@@ -1,7 +1,7 @@
 //! The logs of a shard, by their numbers. Of one that was deleted, and that nobody can ask for any more, only an empty place is left.
 
 use super::state::Log;
-use crate::id::{LogId, RangeNumber, Topic};
+use crate::id::{LogId, Offset, RangeNumber, Topic};
 use std::ops::{Index, IndexMut};
 
 /// The logs of a shard. A number is never given twice: whoever comes late with that of a log which is gone finds one that is deleted.
@@ -67,6 +67,7 @@ fn gone<A>() -> Log<A> {
     let topic = Topic::new("deleted").expect("a plain name");
     let mut log = Log::empty(LogId { topic, range: RangeNumber::default() });
     log.deleted = true;
+    log.losses.note(Offset(0));
     log.shared.close();
     log
 }

@@ -231,6 +231,8 @@ pub struct Log<A> {
     pub clean: bool,
     /// It is being roused from its rest.
     pub rousing: bool,
+    /// Reads and searches that were started and have not come back.
+    pub reading: u32,
     /// The log is in the shard's list of logs with work.
     pub listed: bool,
     /// When the last commit was settled, since boot in nanoseconds.
@@ -286,6 +288,7 @@ impl<A> Log<A> {
             losses: Losses::default(),
             clean: false,
             rousing: false,
+            reading: 0,
             listed: false,
             settled_ns: 0,
             latch: None,

@@ -12,6 +12,7 @@ use crate::id::{Offset, SegmentId, Seq};
 use crate::log::{Shared, Successor};
 use crate::manifest::ManifestError;
 use crate::pending::Answer;
+use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use strandline_disk::Disk;
@@ -109,6 +110,8 @@ impl<D: Disk> Shard<D> {
         }
         let Some(closed) = log.closed_at(seq) else { return answer.give(Ok(())) };
         if !closed.sealed {
+            // Where there was no room for its footer nothing else may come by that tries again.
+            self.again_is_due(number);
             return answer.give(Err(VerbError::NotSealed { segment }));
         }
         match log.closed.front() {
@@ -154,6 +157,8 @@ impl<D: Disk> Shard<D> {
                 self.logs.bury(number.0);
                 self.timers.forget(number);
                 self.seals.failed.retain(|(of, _), _| *of != number);
+                self.verbs.remove(&number);
+                self.shrink_next(); // It may have waited for a timer of this one.
             } else {
                 self.dying.push_back(Dying { number, held });
             }
@@ -165,11 +170,17 @@ impl<D: Disk> Shard<D> {
         // What was queued by whoever let go of it last is seen by who sees that it was let go of.
         fence(Ordering::Acquire);
         let log = &self.logs[number.0];
+        let no_verbs = self.verbs.get(&number).is_none_or(VecDeque::is_empty);
         let (waiting, written) =
             (log.queued.is_empty() && log.waiting.is_empty(), log.is_settled() && log.unflushed.is_empty());
-        let at_work =
-            log.tasks > 0 || log.verb_at_work || log.truncating > 0 || log.rousing || log.wants_flush || log.listed;
-        waiting && written && !at_work && !self.verbs.contains_key(&number) && self.queue.is_empty()
+        let at_work = log.tasks > 0
+            || log.reading > 0
+            || log.verb_at_work
+            || log.truncating > 0
+            || log.rousing
+            || log.wants_flush
+            || log.listed;
+        waiting && written && !at_work && no_verbs && self.queue.is_empty()
     }
 
     fn forget_log(&mut self, number: LogNumber) {

@@ -119,6 +119,7 @@ impl<D: Disk> Shard<D> {
         self.watch_age(number);
         self.let_rest(number);
         self.close_later(number);
+        self.again_is_due(number); // What waited for that while the log was latched.
     }
 }
 

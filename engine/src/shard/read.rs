@@ -101,6 +101,7 @@ impl<D: Disk> Shard<D> {
 
     /// Reads from the disk, for a reader or ahead of one.
     pub(super) fn fetch(&mut self, number: LogNumber, wanted: Wanted, whom: For) {
+        self.logs[number.0].reading += 1;
         let log = &self.logs[number.0];
         let (disk, memory) = (self.disk.clone(), self.queue.read_memory());
         let Wanted { offset, bytes, past_durable, until } = wanted;
@@ -158,6 +159,7 @@ impl<D: Disk> Shard<D> {
 
     pub(super) fn settle_read(&mut self, done: ReadDone) {
         let ReadDone { log, wanted, whom, epoch, loaded, result } = done;
+        self.logs[log.0].reading -= 1;
         let result = self.explain_read(result);
         let Wanted { offset, bytes, .. } = wanted;
         if let Some((seen, loaded)) = loaded {

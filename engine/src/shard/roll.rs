@@ -160,7 +160,8 @@ impl<D: Disk> Shard<D> {
 
     /// Has a head looked at again that could not be roused for its age.
     pub(super) fn watch_age_later(&mut self, number: LogNumber) {
-        if age_of(&self.config, &self.logs[number.0]).is_some() {
+        let log = &self.logs[number.0];
+        if age_of(&self.config, log).is_some() && log.latch.is_none() {
             self.timers.set(number, Timer::Age, self.now.boot_ns.saturating_add(AGE_LOOK_NS));
         }
     }
@@ -171,6 +172,9 @@ impl<D: Disk> Shard<D> {
         let log = &self.logs[number.0];
         if log.verb_at_work {
             return self.watch_age(number); // It may change the head, or take the log away.
+        }
+        if log.dormant.is_some() && (log.latch.is_some() || self.closing.is_some()) {
+            return; // What failed in a head that rested is not tried again: the next open looks.
         }
         let dormant = log.dormant.as_ref().and_then(|dormant| log.closed_at(dormant.seq));
         if let (Some(age), Some(head)) = (age_of(&self.config, log), dormant) {

@@ -76,6 +76,7 @@ impl<D: Disk> Shard<D> {
                 let closed = log.closed[place].clone();
                 let (descriptors, seen) = (self.descriptors.clone(), Seen::of(log, &closed));
                 self.count_read();
+                self.logs[seek.log.0].reading += 1;
                 self.spawn(async move {
                     let mut learned = Learned::default();
                     let result =
@@ -98,6 +99,7 @@ impl<D: Disk> Shard<D> {
                     memory,
                 };
                 self.count_read();
+                self.logs[seek.log.0].reading += 1;
                 self.spawn(async move {
                     let result = search_active(&disk, plan, time, from).await;
                     Event::Sought(Box::new(SeekDone { seek, learned: None, result }))
@@ -108,6 +110,7 @@ impl<D: Disk> Shard<D> {
 
     pub(super) fn settle_sought(&mut self, done: SeekDone) {
         let SeekDone { mut seek, learned, result } = done;
+        self.logs[seek.log.0].reading -= 1;
         if let Some((seen, Learned { latest, loaded })) = learned {
             let closed = seen.still(&mut self.logs[seek.log.0]);
             if let (Some(closed), Some(latest)) = (closed, latest.or(loaded.as_ref().map(|loaded| loaded.latest()))) {

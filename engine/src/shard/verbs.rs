@@ -216,6 +216,7 @@ impl<D: Disk> Shard<D> {
     pub(super) fn refuse_verbs(&mut self, number: LogNumber, error: &VerbError) {
         for WaitingVerb { verb, admitted, .. } in self.verbs.remove(&number).into_iter().flatten() {
             drop(admitted);
+            self.logs[number.0].truncating -= usize::from(verb.drops());
             verb.refuse(error.clone());
         }
     }
