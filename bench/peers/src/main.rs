@@ -3,12 +3,15 @@
 //! Compiled only when asked for: no member of the workspace. See docs/PEERS.md.
 #![forbid(unsafe_code)]
 
-mod busy;
 mod child;
 mod engine;
 mod error;
 mod host;
 mod interrupt;
+// As strandline-bench has them, which is a program and no library: the same record, and the same measure of a busy machine.
+#[path = "../../src/load.rs"]
+mod load;
+#[path = "../../src/noise.rs"]
 mod noise;
 mod options;
 mod part;
@@ -22,12 +25,12 @@ mod verdict;
 mod window;
 mod workload;
 
-use busy::Load;
 use clap::Parser;
 use engine::Kind;
 use error::{PeersError, io};
 use host::Host;
 use interrupt::Interrupt;
+use load::Load;
 use options::{Instead, Options};
 use report::Report;
 use std::path::Path;
